@@ -1,0 +1,110 @@
+// A graph store on disk, opened: its description, and its partitions as mapped arrays.
+//
+// Format version 1: docs/store-format.md. A directory with graph.json and part-NNNNN/..., one .npy per array.
+// Everything here is read-only and thread-safe once opened.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/npy.h"
+#include "base/status.h"
+#include "partition/partition_book.h"
+#include "partition/schema.h"
+
+namespace farhop::partition {
+
+inline constexpr int kStoreFormatVersion = 1;
+
+// The in-edges of one relation whose destinations one partition owns, as CSR over local destination indices.
+// Exactly one of neighbors32 and neighbors64 is non-empty when there are edges.
+struct RelationShard {
+  std::span<const uint64_t> indptr;       // [rows + 1]
+  std::span<const uint32_t> neighbors32;  // [edges] source gids, where the source type has < 2^32 nodes
+  std::span<const uint64_t> neighbors64;
+  std::span<const uint64_t> edgeIds;      // [edges] original edge ids (row in the user's edge file)
+
+  uint64_t rows() const { return indptr.empty() ? 0 : indptr.size() - 1; }
+  uint64_t edges() const { return indptr.empty() ? 0 : indptr.back(); }
+};
+
+// Rows of one feature, mapped.
+struct FeatureTable {
+  FeatureSpec spec;
+  uint64_t rows = 0;
+  const std::byte* data = nullptr;
+
+  const std::byte* row(uint64_t index) const { return data + index * spec.rowBytes(); }
+};
+
+// One partition, mapped. Movable.
+class GraphShard {
+ public:
+  int index() const { return index_; }
+  const RelationShard& relation(int relation) const { return relations_[relation]; }
+  // Original ids of the nodes that this partition owns, by local index.
+  std::span<const uint64_t> originalIds(int nodeType) const { return originalIds_[nodeType]; }
+  // Null when the type has no such feature (or this partition's copy is missing).
+  const FeatureTable* nodeFeature(int nodeType, const std::string& name) const;
+  // Gids of this partition's seeds of a split, ascending by original id; empty when there is none.
+  std::span<const uint64_t> split(const std::string& name, int nodeType) const;
+
+ private:
+  friend class GraphStore;
+  int index_ = 0;
+  std::vector<NpyArray> files_;
+  std::vector<RelationShard> relations_;
+  std::vector<std::span<const uint64_t>> originalIds_;
+  std::vector<std::map<std::string, FeatureTable>> nodeFeatures_;
+  std::map<std::pair<std::string, int>, std::span<const uint64_t>> splits_;
+};
+
+struct SplitInfo {
+  std::string name;
+  int nodeType = 0;
+  uint64_t count = 0;  // over all partitions
+};
+
+class GraphStore {
+ public:
+  // Reads and checks graph.json: version, schema, ranges. Errors name the file.
+  static absl::StatusOr<std::shared_ptr<const GraphStore>> open(const std::string& directory);
+
+  const std::string& directory() const { return directory_; }
+  const Schema& schema() const { return schema_; }
+  const PartitionBook& book() const { return book_; }
+  int numPartitions() const { return book_.numPartitions(); }
+  const std::vector<SplitInfo>& splits() const { return splits_; }
+  // Which of `machines` owns partition k: contiguous shares, first machines take the remainder. Every machine
+  // computes the same. InvalidArgument when K < machines.
+  absl::StatusOr<std::vector<int>> assign(int machines) const;
+  // Identifies the content: the checksum of graph.json. Peers compare it before they exchange gids.
+  uint64_t fingerprint() const { return fingerprint_; }
+
+  // Maps one partition; checks file presence, sizes, dtypes and shapes (not checksums: `inspect --verify`).
+  absl::StatusOr<GraphShard> openPartition(int partition) const;
+
+  // global/TYPE/gid.npy: original id -> gid. Mapped on first use and kept.
+  absl::StatusOr<std::span<const uint64_t>> gidsByOriginalId(int nodeType) const;
+
+  // Checks every checksum and every invariant of the format; OK or the first problems found, each naming its
+  // file. `report` gets a line per check where given.
+  absl::Status verify(std::vector<std::string>* report = nullptr) const;
+
+ private:
+  std::string directory_;
+  Schema schema_;
+  PartitionBook book_;
+  std::vector<SplitInfo> splits_;
+  std::map<std::string, uint64_t> checksums_;  // relative path -> XXH3-64
+  uint64_t fingerprint_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::map<int, NpyArray> gidMaps_;  // guarded by mutex_
+};
+
+}  // namespace farhop::partition

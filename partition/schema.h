@@ -1,0 +1,51 @@
+// What a graph consists of: node types, relations (edge types), their features.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/npy.h"
+#include "base/status.h"
+
+namespace farhop::partition {
+
+// A feature of a node type or relation: one row per node or edge.
+struct FeatureSpec {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::vector<uint64_t> rowShape;  // without the first dimension; empty for one number per row
+
+  size_t rowElements() const;
+  size_t rowBytes() const { return rowElements() * dtypeBytes(dtype); }
+};
+
+struct NodeType {
+  std::string name;
+  uint64_t count = 0;
+  std::vector<FeatureSpec> features;
+};
+
+// Edges run source -> destination; a node's neighbours are the sources of its in-edges.
+struct Relation {
+  std::string name;
+  int source = 0;       // index into Schema::nodeTypes
+  int destination = 0;  // index into Schema::nodeTypes
+  uint64_t count = 0;
+  int reverseOf = -1;   // index of the forward relation, for relations named rev_NAME; else -1
+  std::vector<FeatureSpec> features;  // stored with the forward relation only
+};
+
+struct Schema {
+  std::vector<NodeType> nodeTypes;
+  std::vector<Relation> relations;
+
+  // Index, or NotFound listing the names that exist.
+  absl::StatusOr<int> nodeTypeIndex(const std::string& name) const;
+  // By name, or by "source:name:destination" where the name alone is ambiguous.
+  absl::StatusOr<int> relationIndex(const std::string& name) const;
+  // "source:name:destination".
+  std::string relationText(int relation) const;
+};
+
+}  // namespace farhop::partition

@@ -1,0 +1,7 @@
+farhop_test(unit/npy_test.cpp LIBS farhop_base)
+farhop_test(unit/random_test.cpp LIBS farhop_base)
+farhop_test(unit/file_test.cpp LIBS farhop_base)
+farhop_test(unit/executor_test.cpp LIBS farhop_base)
+farhop_test(unit/socket_test.cpp LIBS farhop_base)
+farhop_test(unit/status_test.cpp LIBS farhop_base)
+farhop_test(fuzz/npy_header_fuzz_test.cpp LIBS farhop_base)

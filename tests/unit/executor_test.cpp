@@ -1,0 +1,40 @@
+#include "base/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+namespace farhop {
+namespace {
+
+TEST(Executor, RunsEverythingPostedBeforeShutdown) {
+  std::atomic<int> ran{0};
+  Executor executor("test", 3);
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(executor.post([&] { ++ran; }));
+  executor.shutdown();
+  EXPECT_EQ(ran, 1000);
+  EXPECT_FALSE(executor.post([&] { ++ran; }));
+  EXPECT_EQ(ran, 1000);
+}
+
+TEST(Executor, KeepsTheOrderOfPosting_WithOneThread) {
+  std::vector<int> order;
+  Executor executor("test", 1);
+  for (int i = 0; i < 100; ++i) executor.post([&order, i] { order.push_back(i); });
+  executor.shutdown();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(order[i], i);
+}
+
+TEST(Executor, ReleasesWorkBeforeTheNextStarts) {
+  auto token = std::make_shared<int>(1);
+  std::weak_ptr<int> watch = token;
+  Executor executor("test", 1);
+  executor.post([token = std::move(token)] {});
+  std::atomic<bool> gone{false};
+  executor.post([&] { gone = watch.expired(); });
+  executor.shutdown();
+  EXPECT_TRUE(gone);
+}
+
+}  // namespace
+}  // namespace farhop
