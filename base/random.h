@@ -2,7 +2,7 @@
 //
 // A draw is a pure function of a key: (seed, epoch, batch, hop, purpose, hash of the relation's or type's
 // name, original id, occurrence). There is no state to share, save or order, so any thread, process or
-// machine that computes the same draw gets the same bits. DESIGN.md, "Sampling".
+// machine that computes the same draw gets the same bits. ARCHITECTURE.md, "Sampling".
 //
 // Bits come from the 64-bit finaliser of MurmurHash3 in Stafford's variant 13, applied to a Weyl sequence:
 // the generator known as SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",

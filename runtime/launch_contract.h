@@ -59,7 +59,7 @@ struct LaunchContract {
 using EnvironmentReader = std::function<std::optional<std::string>(const std::string&)>;
 EnvironmentReader processEnvironment();
 
-// DESIGN.md, "Launch contract": a complete FARHOP_* set, else a Slurm step, else a single process. A half-set
+// ARCHITECTURE.md, "Launch contract": a complete FARHOP_* set, else a Slurm step, else a single process. A half-set
 // or inconsistent FARHOP_* set, a non-number, a rank out of range or an unequal Slurm step is InvalidArgument
 // naming the variable and what it should be.
 absl::StatusOr<LaunchContract> readLaunchContract(const EnvironmentReader& environment);
