@@ -1,0 +1,228 @@
+#include "sampler/batch_sampler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/random.h"
+#include "sampler/reply_group.h"
+
+namespace farhop::sampler {
+namespace {
+
+// Neighbours whose hash slots are asked for before they are numbered.
+constexpr size_t kNumberingChunk = 256;
+
+}  // namespace
+
+BatchWorkspace::BatchWorkspace(const PartitionedGraph& graph)
+    : numbering_(graph.schema().nodeTypes.size()), frontiers_(graph.schema().nodeTypes.size()) {
+  const size_t partitions = static_cast<size_t>(graph.book().numPartitions());
+  const size_t relations = graph.schema().relations.size();
+  for (Frontier& frontier : frontiers_) frontier.rows.resize(partitions);
+  own32_.assign(relations, std::vector<DrawnNeighbors<uint32_t>>(partitions));
+  own64_.assign(relations, std::vector<DrawnNeighbors<uint64_t>>(partitions));
+  slices_.assign(relations, std::vector<DrawSlice>(partitions));
+}
+
+BatchSampler::BatchSampler(std::shared_ptr<const PartitionedGraph> graph, rpc::Agent* agent, Executor* executor,
+                           SamplingOptions options)
+    : graph_(std::move(graph)), agent_(agent), executor_(executor), options_(std::move(options)) {}
+
+uint64_t BatchSampler::keyOf(const SampledBatch& batch, size_t hop, int relation) const {
+  return hopKey(options_.seed, batch.epoch, batch.number, hop, Purpose::kNeighbors, graph_->relationHash(relation));
+}
+
+Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRequest request,
+                                                                         BatchWorkspace* workspace) const {
+  auto batch = std::make_unique<SampledBatch>();
+  numberSeeds(request, workspace, batch.get());
+  for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
+    bucketFrontier(workspace);
+    planExchanges(*batch, hop, workspace);
+    ReplyGroup replies(executor_);
+    for (Exchange& exchange : workspace->exchanges_) {
+      replies.add();
+      std::vector<rpc::OutArray> arrays = encodeNeighborRequest(exchange.request);
+      for (const rpc::OutArray& array : arrays) batch->traffic.neighborBytes += array.bytes;
+      ++batch->traffic.messages;
+      agent_->call(exchange.machine, kNeighborMethod, std::move(arrays), Deadline::after(options_.requestTimeout),
+                   exchange.reply, [&replies](absl::Status status) { replies.finish(status); });
+    }
+    drawOwn(*batch, hop, workspace);
+    absl::Status status = co_await replies;
+    if (status.ok()) status = collectReplies(workspace, batch.get());
+    if (!status.ok()) {
+      co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(
+          annotate(status, absl::StrCat("sampling hop ", hop, " of batch ", batch->number)));
+    }
+    appendHop(hop, workspace, batch.get());
+  }
+  for (size_t type = 0; type < workspace->numbering_.size(); ++type) {
+    batch->nodes.push_back(workspace->numbering_[type].nodes());
+  }
+  co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(std::move(batch));
+}
+
+void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const {
+  batch->epoch = request.epoch;
+  batch->step = request.step;
+  batch->number = request.number;
+  batch->seedType = request.seedType;
+  batch->seeds = request.seeds;
+  for (NodeNumbering& numbering : work->numbering_) numbering.clear();
+  for (Frontier& frontier : work->frontiers_) frontier.first = frontier.last = 0;
+  NodeNumbering& numbering = work->numbering_[request.seedType];
+  batch->seedIndex.reserve(request.seeds.size());
+  for (uint64_t seed : request.seeds) batch->seedIndex.push_back(numbering.number(seed));
+  work->frontiers_[request.seedType].last = static_cast<uint32_t>(numbering.nodes().size());
+  batch->nodesByHop.resize(work->numbering_.size());
+  for (size_t type = 0; type < work->numbering_.size(); ++type) {
+    batch->nodesByHop[type].push_back(work->frontiers_[type].last);
+  }
+  batch->relations.resize(graph_->schema().relations.size());
+  for (SampledRelation& relation : batch->relations) relation.indptr.push_back(0);
+}
+
+void BatchSampler::bucketFrontier(BatchWorkspace* work) const {
+  const partition::PartitionBook& book = graph_->book();
+  for (size_t type = 0; type < work->frontiers_.size(); ++type) {
+    Frontier& frontier = work->frontiers_[type];
+    for (std::vector<uint32_t>& rows : frontier.rows) rows.clear();
+    frontier.partitionOfRow.clear();
+    const std::vector<uint64_t>& nodes = work->numbering_[type].nodes();
+    for (uint32_t number = frontier.first; number < frontier.last; ++number) {
+      const int owner = book.partitionOf(static_cast<int>(type), nodes[number]);
+      frontier.partitionOfRow.push_back(static_cast<uint16_t>(owner));
+      frontier.rows[owner].push_back(static_cast<uint32_t>(nodes[number] - book.begin(static_cast<int>(type), owner)));
+    }
+  }
+}
+
+void BatchSampler::planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const {
+  work->exchanges_.clear();
+  const std::vector<partition::Relation>& relations = graph_->schema().relations;
+  for (int machine = 0; machine < graph_->machines(); ++machine) {
+    if (machine == graph_->machine()) continue;
+    NeighborRequest request;
+    request.wantEdgeIds = options_.edgeIds;
+    for (size_t type = 0; type < work->frontiers_.size(); ++type) {
+      std::vector<RelationDraw> draws;
+      for (size_t r = 0; r < relations.size(); ++r) {
+        const int64_t fanout = options_.fanouts[hop][r];
+        if (relations[r].destination != static_cast<int>(type) || fanout == 0) continue;
+        draws.push_back({static_cast<uint32_t>(r), static_cast<int32_t>(fanout), keyOf(batch, hop, static_cast<int>(r))});
+      }
+      if (draws.empty()) continue;
+      const size_t runsBefore = request.runs.size();
+      for (int k = 0; k < graph_->book().numPartitions(); ++k) {
+        const std::vector<uint32_t>& rows = work->frontiers_[type].rows[k];
+        if (graph_->owner(k) != machine || rows.empty()) continue;
+        request.runs.push_back({static_cast<uint32_t>(type), static_cast<uint32_t>(k),
+                                static_cast<uint32_t>(rows.size()), 0});
+        request.rows.insert(request.rows.end(), rows.begin(), rows.end());
+      }
+      if (request.runs.size() > runsBefore) request.draws.insert(request.draws.end(), draws.begin(), draws.end());
+    }
+    if (request.runs.empty()) continue;
+    work->exchanges_.push_back({machine, std::move(request), std::make_shared<rpc::BytesSink>()});
+  }
+}
+
+void BatchSampler::drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const {
+  const std::vector<partition::Relation>& relations = graph_->schema().relations;
+  for (size_t r = 0; r < relations.size(); ++r) {
+    const int relation = static_cast<int>(r);
+    const Frontier& frontier = work->frontiers_[relations[r].destination];
+    std::fill(work->slices_[r].begin(), work->slices_[r].end(), DrawSlice{});
+    if (options_.fanouts[hop][r] == 0) continue;
+    for (int k = 0; k < graph_->book().numPartitions(); ++k) {
+      if (!graph_->isOwn(k) || frontier.rows[k].empty()) continue;
+      auto draw = [&]<typename Id>(DrawnNeighbors<Id>* own) {
+        own->clear();
+        sampleUniform<Id>(graph_->view<Id>(k, relation), frontier.rows[k], keyOf(batch, hop, relation),
+                          options_.fanouts[hop][r], options_.edgeIds, own, &work->positions_);
+        work->slices_[r][k] = {own->counts.data(), own->neighbors.data(), own->edgeIds.data()};
+      };
+      if (graph_->narrowIds(relation)) {
+        draw(&work->own32_[r][k]);
+      } else {
+        draw(&work->own64_[r][k]);
+      }
+    }
+  }
+}
+
+absl::Status BatchSampler::collectReplies(BatchWorkspace* work, SampledBatch* batch) const {
+  for (const Exchange& exchange : work->exchanges_) {
+    auto slices = sliceNeighborReply(exchange.request, exchange.reply->arrays, *graph_);
+    if (!slices.ok()) return annotate(slices.status(), absl::StrCat("machine ", exchange.machine));
+    for (size_t d = 0; d < exchange.request.draws.size(); ++d) {
+      for (size_t r = 0; r < exchange.request.runs.size(); ++r) {
+        if ((*slices)[d][r].counts == nullptr) continue;
+        work->slices_[exchange.request.draws[d].relation][exchange.request.runs[r].partition] = (*slices)[d][r];
+      }
+    }
+    const std::vector<rpc::Bytes>& arrays = exchange.reply->arrays;
+    for (const rpc::Bytes& array : arrays) batch->traffic.neighborBytes += array.size();
+    batch->traffic.remoteEdges += arrays[1].size() / sizeof(uint32_t) + arrays[2].size() / sizeof(uint64_t);
+    batch->traffic.requestedNodes += exchange.request.rows.size();
+  }
+  return absl::OkStatus();
+}
+
+void BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const {
+  const std::vector<partition::Relation>& relations = graph_->schema().relations;
+  for (size_t r = 0; r < relations.size(); ++r) {
+    const Frontier& frontier = work->frontiers_[relations[r].destination];
+    SampledRelation& sampled = batch->relations[r];
+    const size_t edgesBefore = sampled.indices.size();
+    if (options_.fanouts[hop][r] == 0) {
+      sampled.indptr.insert(sampled.indptr.end(), frontier.last - frontier.first, sampled.indptr.back());
+    } else if (graph_->narrowIds(static_cast<int>(r))) {
+      appendRelation<uint32_t>(static_cast<int>(r), work, batch);
+    } else {
+      appendRelation<uint64_t>(static_cast<int>(r), work, batch);
+    }
+    batch->traffic.sampledEdges += sampled.indices.size() - edgesBefore;
+  }
+  for (size_t type = 0; type < work->frontiers_.size(); ++type) {
+    Frontier& frontier = work->frontiers_[type];
+    frontier.first = frontier.last;
+    frontier.last = static_cast<uint32_t>(work->numbering_[type].nodes().size());
+    batch->nodesByHop[type].push_back(frontier.last);
+  }
+}
+
+template <typename Id>
+void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledBatch* batch) const {
+  const partition::Relation& edges = graph_->schema().relations[relation];
+  const Frontier& frontier = work->frontiers_[edges.destination];
+  NodeNumbering& numbering = work->numbering_[edges.source];
+  SampledRelation& sampled = batch->relations[relation];
+  std::vector<DrawSlice>& cursors = work->slices_[relation];  // advanced as rows are read
+  std::vector<uint64_t>& pending = work->pending_;
+  pending.clear();
+  auto numberPending = [&] {
+    for (uint64_t gid : pending) sampled.indices.push_back(numbering.number(gid));
+    pending.clear();
+  };
+  for (uint16_t partition : frontier.partitionOfRow) {
+    DrawSlice& cursor = cursors[partition];
+    const uint32_t count = *cursor.counts++;
+    const Id* neighbors = static_cast<const Id*>(cursor.neighbors);
+    for (uint32_t i = 0; i < count; ++i) {
+      numbering.prefetch(neighbors[i]);
+      pending.push_back(neighbors[i]);
+    }
+    cursor.neighbors = neighbors + count;
+    if (options_.edgeIds) {
+      sampled.edgeIds.insert(sampled.edgeIds.end(), cursor.edgeIds, cursor.edgeIds + count);
+      cursor.edgeIds += count;
+    }
+    sampled.indptr.push_back(sampled.indptr.back() + count);
+    if (pending.size() >= kNumberingChunk) numberPending();
+  }
+  numberPending();
+}
+
+}  // namespace farhop::sampler

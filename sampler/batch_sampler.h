@@ -1,0 +1,104 @@
+// Samples one batch: hop by hop, the own part here, the rest by the machines that own it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/task.h"
+#include "rpc/agent.h"
+#include "sampler/neighbor_wire.h"
+#include "sampler/partitioned_graph.h"
+#include "sampler/relabel.h"
+#include "sampler/sampled_batch.h"
+
+namespace farhop::sampler {
+
+struct SamplingOptions {
+  // [hop][relation]; hop 0 is next to the seeds. -1 takes all, 0 none.
+  std::vector<std::vector<int64_t>> fanouts;
+  uint64_t seed = 0;
+  bool edgeIds = false;
+  std::chrono::milliseconds requestTimeout{60'000};
+};
+
+// Which batch, of which seeds.
+struct BatchRequest {
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+  uint64_t number = 0;
+  int seedType = 0;
+  std::vector<uint64_t> seeds;  // gids, repeats allowed
+};
+
+// Memory that one batch under way works in, reused from batch to batch. One batch at a time.
+class BatchWorkspace {
+ public:
+  explicit BatchWorkspace(const PartitionedGraph& graph);
+
+ private:
+  friend class BatchSampler;
+
+  // The frontier of one node type in one hop.
+  struct Frontier {
+    uint32_t first = 0, last = 0;              // numbers of its nodes
+    std::vector<uint16_t> partitionOfRow;      // [last - first]
+    std::vector<std::vector<uint32_t>> rows;   // [partition] local indices, in frontier order
+  };
+  // What is on its way to one machine.
+  struct Exchange {
+    int machine = 0;
+    NeighborRequest request;
+    std::shared_ptr<rpc::BytesSink> reply;
+  };
+
+  std::vector<NodeNumbering> numbering_;                     // [node type]
+  std::vector<Frontier> frontiers_;                          // [node type]
+  std::vector<std::vector<DrawnNeighbors<uint32_t>>> own32_;  // [relation][partition]
+  std::vector<std::vector<DrawnNeighbors<uint64_t>>> own64_;
+  std::vector<std::vector<DrawSlice>> slices_;               // [relation][partition]
+  std::vector<Exchange> exchanges_;
+  std::vector<uint64_t> pending_;                            // gids being numbered
+  PositionSet positions_;
+};
+
+// Stateless but for its parts; one per loader. `agent` may be null when this machine owns everything; it and
+// the executor must outlive all batches under way.
+class BatchSampler {
+ public:
+  BatchSampler(std::shared_ptr<const PartitionedGraph> graph, rpc::Agent* agent, Executor* executor,
+               SamplingOptions options);
+
+  // Samples `request` into a new batch. Resumes on the executor after waits. The result is a function of the
+  // options, the request and the graph alone, whatever the partitioning. The workspace is the batch's until
+  // the task ends.
+  Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> sample(BatchRequest request, BatchWorkspace* workspace) const;
+
+  const SamplingOptions& options() const { return options_; }
+
+ private:
+  using Frontier = BatchWorkspace::Frontier;
+  using Exchange = BatchWorkspace::Exchange;
+
+  void numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const;
+  void bucketFrontier(BatchWorkspace* work) const;
+  // Fills work->exchanges_, one per machine that owns rows some relation draws from.
+  void planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
+  void drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
+  absl::Status collectReplies(BatchWorkspace* work, SampledBatch* batch) const;
+  // Turns the hop's slices into rows of the batch's CSRs, numbering new nodes.
+  void appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const;
+  template <typename Id>
+  void appendRelation(int relation, BatchWorkspace* work, SampledBatch* batch) const;
+  uint64_t keyOf(const SampledBatch& batch, size_t hop, int relation) const;
+
+  std::shared_ptr<const PartitionedGraph> graph_;
+  rpc::Agent* agent_;
+  Executor* executor_;
+  SamplingOptions options_;
+};
+
+}  // namespace farhop::sampler

@@ -1,0 +1,60 @@
+// Brings feature rows into memory that the caller names, when the caller asks.
+//
+// Own rows are copied once, from the mapping. Remote rows come in chunks, at most two of them under way per
+// machine, so that the staging memory of a pull is bounded whatever the width of the feature.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/executor.h"
+#include "rpc/agent.h"
+#include "sampler/feature_service.h"
+
+namespace farhop::sampler {
+
+struct FeatureTarget {
+  int feature = 0;                   // index into the node type's features
+  std::byte* destination = nullptr;  // [rows, rowBytes], row i for gid i
+};
+
+struct PullRequest {
+  int nodeType = 0;
+  std::span<const uint64_t> gids;         // borrowed until done; each < count of the type
+  std::vector<FeatureTarget> targets;
+  std::shared_ptr<const void> keepAlive;  // holds gids and destinations until nothing writes to them
+  Deadline deadline;
+};
+
+// Thread-safe. The agent (null with one machine) must outlive it.
+class FeaturePuller {
+ public:
+  // `maxReplyBytes`: size of a chunk; a single row may exceed it.
+  FeaturePuller(std::shared_ptr<const PartitionedGraph> graph, rpc::Agent* agent,
+                std::shared_ptr<SamplerMetrics> metrics, size_t maxReplyBytes);
+  // Waits for pulls under way; their deadlines bound that.
+  ~FeaturePuller();
+
+  // Own rows are there when this returns; `done` runs once, when all rows are or on the first error, on the
+  // calling thread or on this puller's. After it nothing writes to the destinations any more.
+  void pull(PullRequest request, std::function<void(absl::Status)> done);
+
+ private:
+  struct Pull;
+  void startChunk(const std::shared_ptr<Pull>& pull, size_t stream);
+  void finishChunk(const std::shared_ptr<Pull>& pull, size_t stream, size_t from, size_t to,
+                   const std::shared_ptr<rpc::ReplySink>& sink, const absl::Status& status);
+
+  std::shared_ptr<const PartitionedGraph> graph_;
+  rpc::Agent* agent_;
+  std::shared_ptr<SamplerMetrics> metrics_;
+  size_t maxReplyBytes_;
+  Executor executor_;
+};
+
+}  // namespace farhop::sampler

@@ -1,0 +1,133 @@
+#include "sampler/feature_service.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace farhop::sampler {
+namespace {
+
+constexpr size_t kPrefetchRows = 8;
+
+absl::Status malformed(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("malformed feature request: ", what));
+}
+
+template <typename T>
+absl::Status copyArray(const rpc::Bytes& bytes, std::vector<T>* out) {
+  if (bytes.size() % sizeof(T) != 0) return malformed("array size");
+  out->resize(bytes.size() / sizeof(T));
+  if (!out->empty()) std::memcpy(out->data(), bytes.data(), bytes.size());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<rpc::OutArray>> gatherReply(const FeatureRequest& request, const PartitionedGraph& graph,
+                                                       size_t maxReplyBytes, SamplerMetrics* metrics) {
+  const int type = static_cast<int>(request.nodeType);
+  const std::vector<partition::FeatureSpec>& specs = graph.schema().nodeTypes[type].features;
+  size_t total = 0;
+  for (uint32_t feature : request.features) total += specs[feature].rowBytes() * request.rows.size();
+  if (total > maxReplyBytes) return malformed(absl::StrCat("a reply of ", total, " bytes exceeds ", maxReplyBytes));
+  std::vector<rpc::OutArray> reply;
+  for (uint32_t feature : request.features) {
+    const size_t rowBytes = specs[feature].rowBytes();
+    rpc::Bytes gathered = rpc::Bytes::allocate(rowBytes * request.rows.size());
+    size_t at = 0;
+    for (const FeatureRun& run : request.runs) {
+      FARHOP_ASSIGN_OR_RETURN(const partition::FeatureTable* table,
+                              ownTable(graph, type, static_cast<int>(feature), static_cast<int>(run.partition)));
+      gatherRows(*table, std::span(request.rows).subspan(at, run.count), {}, gathered.data() + at * rowBytes);
+      at += run.count;
+    }
+    reply.push_back(rpc::OutArray::fromBytes(std::move(gathered)));
+  }
+  metrics->featureBytesRead.add(static_cast<double>(total));
+  return reply;
+}
+
+}  // namespace
+
+std::vector<rpc::OutArray> encodeFeatureRequest(FeatureRequest request) {
+  std::vector<FeatureRequestHeader> header(1);
+  header[0].nodeType = request.nodeType;
+  std::vector<rpc::OutArray> arrays;
+  arrays.push_back(rpc::OutArray::fromVector(std::move(header)));
+  arrays.push_back(rpc::OutArray::fromVector(std::move(request.features)));
+  arrays.push_back(rpc::OutArray::fromVector(std::move(request.runs)));
+  arrays.push_back(rpc::OutArray::fromVector(std::move(request.rows)));
+  return arrays;
+}
+
+absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph) {
+  if (arrays.size() != 4) return malformed("not 4 arrays");
+  FeatureRequestHeader header;
+  if (arrays[0].size() != sizeof(header)) return malformed("header size");
+  std::memcpy(&header, arrays[0].data(), sizeof(header));
+  FeatureRequest request;
+  request.nodeType = header.nodeType;
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], &request.features));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], &request.runs));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], &request.rows));
+  if (request.nodeType >= graph.schema().nodeTypes.size()) return malformed("node type");
+  const int type = static_cast<int>(request.nodeType);
+  for (uint32_t feature : request.features) {
+    if (feature >= graph.schema().nodeTypes[type].features.size()) return malformed("feature index");
+  }
+  uint64_t total = 0;
+  for (const FeatureRun& run : request.runs) {
+    if (run.partition >= static_cast<uint32_t>(graph.book().numPartitions())) return malformed("partition");
+    if (!graph.isOwn(static_cast<int>(run.partition))) {
+      return absl::FailedPreconditionError(absl::StrCat("partition ", run.partition, " is not served by machine ",
+                                                        graph.machine(), "; all processes must open the same store"));
+    }
+    if (run.count > request.rows.size() - total) return malformed("fewer rows than the runs say");
+    const uint64_t rows = graph.book().count(type, static_cast<int>(run.partition));
+    for (uint64_t i = total; i < total + run.count; ++i) {
+      if (request.rows[i] >= rows) return malformed("a row beyond its partition");
+    }
+    total += run.count;
+  }
+  if (total != request.rows.size()) return malformed("more rows than the runs say");
+  return request;
+}
+
+absl::StatusOr<const partition::FeatureTable*> ownTable(const PartitionedGraph& graph, int nodeType, int feature,
+                                                        int partition) {
+  const partition::NodeType& type = graph.schema().nodeTypes[nodeType];
+  const partition::FeatureTable* table = graph.shard(partition)->nodeFeature(nodeType, type.features[feature].name);
+  if (table == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("partition ", partition, " has no feature '",
+                                                      type.features[feature].name, "' of node type '", type.name, "'"));
+  }
+  return table;
+}
+
+void gatherRows(const partition::FeatureTable& table, std::span<const uint32_t> rows, std::span<const uint32_t> slots,
+                std::byte* destination) {
+  const size_t rowBytes = table.spec.rowBytes();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i + kPrefetchRows < rows.size()) __builtin_prefetch(table.row(rows[i + kPrefetchRows]));
+    const size_t slot = slots.empty() ? i : slots[i];
+    std::memcpy(destination + slot * rowBytes, table.row(rows[i]), rowBytes);
+  }
+}
+
+void registerFeatureService(rpc::Agent* agent, std::shared_ptr<const PartitionedGraph> graph,
+                            std::shared_ptr<SamplerMetrics> metrics, size_t maxReplyBytes) {
+  agent->handle(kFeatureMethod, [graph = std::move(graph), metrics = std::move(metrics), maxReplyBytes](
+                                    rpc::Request request, rpc::Responder responder) {
+    absl::StatusOr<FeatureRequest> decoded = decodeFeatureRequest(request.arrays, *graph);
+    if (!decoded.ok()) {
+      responder.fail(decoded.status());
+      return;
+    }
+    auto reply = gatherReply(*decoded, *graph, maxReplyBytes, metrics.get());
+    if (reply.ok()) {
+      responder.reply(*std::move(reply));
+    } else {
+      responder.fail(reply.status());
+    }
+  });
+}
+
+}  // namespace farhop::sampler

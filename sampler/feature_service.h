@@ -1,0 +1,53 @@
+// Gathers feature rows of own partitions, for this process and for other machines of the group.
+//
+// Request arrays, little-endian:
+//   0  FeatureRequestHeader
+//   1  u32 feature indices (into the node type's features)
+//   2  FeatureRun[N]: (partition, count): whose rows follow
+//   3  u32 local indices in run order
+// Reply: one array per feature, rows in request order, packed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "rpc/agent.h"
+#include "sampler/neighbor_wire.h"
+#include "sampler/partitioned_graph.h"
+#include "sampler/sampler_metrics.h"
+
+namespace farhop::sampler {
+
+struct FeatureRequestHeader {
+  uint32_t nodeType = 0;
+  uint32_t reserved = 0;
+};
+struct FeatureRun {
+  uint32_t partition = 0;
+  uint32_t count = 0;
+};
+struct FeatureRequest {
+  uint32_t nodeType = 0;
+  std::vector<uint32_t> features;
+  std::vector<FeatureRun> runs;
+  std::vector<uint32_t> rows;
+};
+
+std::vector<rpc::OutArray> encodeFeatureRequest(FeatureRequest request);
+absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph);
+
+// The table of one own partition, or FailedPrecondition when the store's partition lacks it.
+absl::StatusOr<const partition::FeatureTable*> ownTable(const PartitionedGraph& graph, int nodeType, int feature,
+                                                        int partition);
+
+// Copies rows `rows[i]` of `table` to destination + slots[i] * rowBytes (slots empty: i). Prefetches.
+void gatherRows(const partition::FeatureTable& table, std::span<const uint32_t> rows, std::span<const uint32_t> slots,
+                std::byte* destination);
+
+void registerFeatureService(rpc::Agent* agent, std::shared_ptr<const PartitionedGraph> graph,
+                            std::shared_ptr<SamplerMetrics> metrics, size_t maxReplyBytes);
+
+}  // namespace farhop::sampler

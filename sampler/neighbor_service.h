@@ -1,0 +1,21 @@
+// Draws neighbours for other machines of the group, from the own partitions.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/metrics.h"
+#include "rpc/agent.h"
+#include "sampler/neighbor_wire.h"
+#include "sampler/partitioned_graph.h"
+
+namespace farhop::sampler {
+
+// The four reply arrays for a checked request. Pure; thread-safe.
+std::vector<rpc::OutArray> serveNeighbors(const NeighborRequest& request, const PartitionedGraph& graph);
+
+// Registers the neighbour method on `agent`; `graph` is kept by the handler. Runs on the agent's serving
+// executor.
+void registerNeighborService(rpc::Agent* agent, std::shared_ptr<const PartitionedGraph> graph);
+
+}  // namespace farhop::sampler

@@ -1,0 +1,65 @@
+#include "sampler/partitioned_graph.h"
+
+#include <limits>
+
+#include "base/random.h"
+
+namespace farhop::sampler {
+
+absl::StatusOr<std::shared_ptr<const PartitionedGraph>> PartitionedGraph::open(
+    std::shared_ptr<const partition::GraphStore> store, int machine, int machines) {
+  auto graph = std::make_shared<PartitionedGraph>();
+  FARHOP_ASSIGN_OR_RETURN(graph->owners_, store->assign(machines));
+  graph->machine_ = machine;
+  graph->machines_ = machines;
+  const partition::Schema& schema = store->schema();
+  for (int k = 0; k < store->numPartitions(); ++k) {
+    for (size_t type = 0; type < schema.nodeTypes.size(); ++type) {
+      if (store->book().count(static_cast<int>(type), k) > std::numeric_limits<uint32_t>::max()) {
+        return absl::InvalidArgumentError(absl::StrCat(store->directory(), ": partition ", k, " has more than 2^32 nodes of type '",
+                                                       schema.nodeTypes[type].name, "'; partition into more parts"));
+      }
+    }
+    graph->shards_.emplace_back();
+    if (graph->owners_[k] != machine) continue;
+    FARHOP_ASSIGN_OR_RETURN(partition::GraphShard shard, store->openPartition(k));
+    graph->shards_.back() = std::move(shard);
+  }
+  for (size_t r = 0; r < schema.relations.size(); ++r) {
+    const uint64_t sources = schema.nodeTypes[schema.relations[r].source].count;
+    graph->narrow_.push_back(sources < (uint64_t{1} << 32));
+    graph->relationHashes_.push_back(hashName(schema.relationText(static_cast<int>(r))));
+  }
+  for (const partition::NodeType& type : schema.nodeTypes) graph->typeHashes_.push_back(hashName(type.name));
+  graph->store_ = std::move(store);
+  return std::shared_ptr<const PartitionedGraph>(std::move(graph));
+}
+
+std::vector<int> PartitionedGraph::ownPartitions() const {
+  std::vector<int> own;
+  for (size_t k = 0; k < owners_.size(); ++k) {
+    if (owners_[k] == machine_) own.push_back(static_cast<int>(k));
+  }
+  return own;
+}
+
+template <typename Id>
+CsrView<Id> PartitionedGraph::view(int partition, int relation) const {
+  const partition::RelationShard& edges = shards_[partition]->relation(relation);
+  CsrView<Id> view;
+  view.indptr = edges.indptr.data();
+  if constexpr (sizeof(Id) == 4) {
+    view.neighbors = edges.neighbors32.data();
+  } else {
+    view.neighbors = edges.neighbors64.data();
+  }
+  view.edgeIds = edges.edgeIds.data();
+  view.originalIds = shards_[partition]->originalIds(schema().relations[relation].destination).data();
+  view.rows = edges.rows();
+  return view;
+}
+
+template CsrView<uint32_t> PartitionedGraph::view<uint32_t>(int, int) const;
+template CsrView<uint64_t> PartitionedGraph::view<uint64_t>(int, int) const;
+
+}  // namespace farhop::sampler

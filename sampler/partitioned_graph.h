@@ -1,0 +1,57 @@
+// The graph as one process of a job sees it: which machine owns which partition, and the own ones mapped.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "partition/graph_store.h"
+#include "sampler/kernels.h"
+
+namespace farhop::sampler {
+
+// Immutable once opened; shared by samplers, services and loaders of a process. Thread-safe.
+class PartitionedGraph {
+ public:
+  // Maps the partitions that `machine` of `machines` owns.
+  static absl::StatusOr<std::shared_ptr<const PartitionedGraph>> open(
+      std::shared_ptr<const partition::GraphStore> store, int machine, int machines);
+
+  const partition::GraphStore& store() const { return *store_; }
+  const partition::Schema& schema() const { return store_->schema(); }
+  const partition::PartitionBook& book() const { return store_->book(); }
+  int machine() const { return machine_; }
+  int machines() const { return machines_; }
+
+  int owner(int partition) const { return owners_[partition]; }
+  bool isOwn(int partition) const { return owners_[partition] == machine_; }
+  // The mapped partition; null unless this machine owns it.
+  const partition::GraphShard* shard(int partition) const {
+    return shards_[partition] ? &*shards_[partition] : nullptr;
+  }
+  std::vector<int> ownPartitions() const;
+
+  // True where the relation's source gids are 32-bit on disk and on the wire.
+  bool narrowIds(int relation) const { return narrow_[relation]; }
+  template <typename Id>
+  CsrView<Id> view(int partition, int relation) const;
+
+  // Key parts of names: hash of "source:name:destination", hash of the type's name.
+  uint64_t relationHash(int relation) const { return relationHashes_[relation]; }
+  uint64_t nodeTypeHash(int type) const { return typeHashes_[type]; }
+
+ private:
+  std::shared_ptr<const partition::GraphStore> store_;
+  int machine_ = 0;
+  int machines_ = 1;
+  std::vector<int> owners_;
+  std::vector<std::optional<partition::GraphShard>> shards_;
+  std::vector<bool> narrow_;
+  std::vector<uint64_t> relationHashes_;
+  std::vector<uint64_t> typeHashes_;
+};
+
+}  // namespace farhop::sampler

@@ -1,0 +1,74 @@
+// Numbering of nodes in first-seen order: gid -> position in the batch's node list of its type.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/random.h"
+
+namespace farhop::sampler {
+
+// An open-addressing hash table that is reused from batch to batch: slots are stamped with the batch they
+// belong to, so that clearing costs nothing. Not thread-safe.
+class NodeNumbering {
+ public:
+  // Forgets everything.
+  void clear() {
+    nodes_.clear();
+    if (++stamp_ == 0) {  // after 2^32 batches the stamps start again
+      slots_.assign(slots_.size(), Slot{});
+      stamp_ = 1;
+    }
+  }
+
+  // Asks for the memory that number(gid) will touch.
+  void prefetch(uint64_t gid) const {
+    if (!slots_.empty()) __builtin_prefetch(&slots_[mix64(gid) & mask_]);
+  }
+
+  // The node's number; a new node gets the next one.
+  uint32_t number(uint64_t gid) {
+    if (2 * (nodes_.size() + 1) > slots_.size()) grow();
+    size_t index = mix64(gid) & mask_;
+    while (slots_[index].stamp == stamp_) {
+      if (slots_[index].gid == gid) return slots_[index].number;
+      index = (index + 1) & mask_;
+    }
+    const uint32_t next = static_cast<uint32_t>(nodes_.size());
+    slots_[index] = {gid, next, stamp_};
+    nodes_.push_back(gid);
+    return next;
+  }
+
+  // All nodes by number.
+  const std::vector<uint64_t>& nodes() const { return nodes_; }
+
+ private:
+  struct Slot {
+    uint64_t gid = 0;
+    uint32_t number = 0;
+    uint32_t stamp = 0;
+  };
+
+  void grow() {
+    const size_t size = std::bit_ceil(std::max<size_t>(4 * (nodes_.size() + 1), 1024));
+    slots_.assign(size, Slot{});
+    mask_ = size - 1;
+    stamp_ = 1;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      size_t index = mix64(nodes_[i]) & mask_;
+      while (slots_[index].stamp == stamp_) index = (index + 1) & mask_;
+      slots_[index] = {nodes_[i], static_cast<uint32_t>(i), stamp_};
+    }
+  }
+
+  std::vector<Slot> slots_;
+  size_t mask_ = 0;
+  uint32_t stamp_ = 1;
+  std::vector<uint64_t> nodes_;
+};
+
+}  // namespace farhop::sampler

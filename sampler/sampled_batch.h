@@ -1,0 +1,41 @@
+// One sampled mini-batch: ids and structure, no features.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace farhop::sampler {
+
+// Sampled in-edges of one relation as CSR. Row i is node i of the relation's destination type, in the
+// batch's numbering; rows follow the order of discovery, so that the rows (and edges) of the first hops are
+// prefixes.
+struct SampledRelation {
+  std::vector<uint32_t> indptr;   // [rows + 1]
+  std::vector<uint32_t> indices;  // [edges] number of the source node in its type's list
+  std::vector<uint64_t> edgeIds;  // [edges] original edge ids when asked for, else empty
+};
+
+struct BatchTraffic {
+  uint64_t sampledEdges = 0;
+  uint64_t remoteEdges = 0;         // drawn by another machine
+  uint64_t requestedNodes = 0;      // rows asked of other machines
+  uint64_t neighborBytes = 0;       // payload of neighbour requests and replies
+  uint64_t messages = 0;            // neighbour requests sent
+};
+
+struct SampledBatch {
+  uint64_t epoch = 0;
+  uint64_t step = 0;    // of this process in this epoch
+  uint64_t number = 0;  // across the job: step * world size + world rank; part of every draw's key
+  int seedType = 0;
+  std::vector<uint64_t> seeds;      // [seeds] gids as dealt, repeats included
+  std::vector<uint32_t> seedIndex;  // [seeds] number of each seed's node
+
+  std::vector<std::vector<uint64_t>> nodes;       // [node type][nodes] gids, seeds first, then hop by hop
+  std::vector<std::vector<uint32_t>> nodesByHop;  // [node type][hops + 1]: nodes known before hop h
+  std::vector<SampledRelation> relations;         // [relation]
+  BatchTraffic traffic;
+};
+
+}  // namespace farhop::sampler
