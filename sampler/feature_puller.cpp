@@ -93,7 +93,7 @@ void FeaturePuller::pull(PullRequest request, std::function<void(absl::Status)> 
   }
   size_t totalRowBytes = 0;
   for (const FeatureTarget& target : pull->request.targets) {
-    pull->rowBytes.push_back(graph_->schema().nodeTypes[type].features[target.feature].rowBytes());
+    pull->rowBytes.push_back(featureSpec(*graph_, type, target.feature).rowBytes());
     totalRowBytes += pull->rowBytes.back();
   }
   pull->chunkRows = std::max<size_t>(1, maxReplyBytes_ / std::max<size_t>(1, totalRowBytes));
@@ -125,7 +125,7 @@ void FeaturePuller::pull(PullRequest request, std::function<void(absl::Status)> 
         status = table.status();
         continue;
       }
-      gatherRows(**table, rows[k], slots[k], target.destination);
+      gatherRows(*table, rows[k], slots[k], target.destination);
     }
   }
   metrics_->ownRows.add(static_cast<double>(ownRows));
@@ -148,7 +148,7 @@ void FeaturePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t streamI
   request.nodeType = static_cast<uint32_t>(pull->request.nodeType);
   std::vector<size_t> sizes;
   for (size_t t = 0; t < pull->request.targets.size(); ++t) {
-    request.features.push_back(static_cast<uint32_t>(pull->request.targets[t].feature));
+    request.features.push_back(pull->request.targets[t].feature);
     sizes.push_back(pull->rowBytes[t] * (to - from));
   }
   request.rows.assign(stream.rows.begin() + static_cast<ptrdiff_t>(from), stream.rows.begin() + static_cast<ptrdiff_t>(to));

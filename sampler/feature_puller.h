@@ -19,7 +19,7 @@
 namespace farhop::sampler {
 
 struct FeatureTarget {
-  int feature = 0;                   // index into the node type's features
+  uint32_t feature = 0;              // index into the node type's features, or kOriginalIdFeature
   std::byte* destination = nullptr;  // [rows, rowBytes], row i for gid i
 };
 

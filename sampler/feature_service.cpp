@@ -24,19 +24,20 @@ absl::Status copyArray(const rpc::Bytes& bytes, std::vector<T>* out) {
 absl::StatusOr<std::vector<rpc::OutArray>> gatherReply(const FeatureRequest& request, const PartitionedGraph& graph,
                                                        size_t maxReplyBytes, SamplerMetrics* metrics) {
   const int type = static_cast<int>(request.nodeType);
-  const std::vector<partition::FeatureSpec>& specs = graph.schema().nodeTypes[type].features;
   size_t total = 0;
-  for (uint32_t feature : request.features) total += specs[feature].rowBytes() * request.rows.size();
+  for (uint32_t feature : request.features) {
+    total += featureSpec(graph, type, feature).rowBytes() * request.rows.size();
+  }
   if (total > maxReplyBytes) return malformed(absl::StrCat("a reply of ", total, " bytes exceeds ", maxReplyBytes));
   std::vector<rpc::OutArray> reply;
   for (uint32_t feature : request.features) {
-    const size_t rowBytes = specs[feature].rowBytes();
+    const size_t rowBytes = featureSpec(graph, type, feature).rowBytes();
     rpc::Bytes gathered = rpc::Bytes::allocate(rowBytes * request.rows.size());
     size_t at = 0;
     for (const FeatureRun& run : request.runs) {
-      FARHOP_ASSIGN_OR_RETURN(const partition::FeatureTable* table,
-                              ownTable(graph, type, static_cast<int>(feature), static_cast<int>(run.partition)));
-      gatherRows(*table, std::span(request.rows).subspan(at, run.count), {}, gathered.data() + at * rowBytes);
+      FARHOP_ASSIGN_OR_RETURN(const partition::FeatureTable table,
+                              ownTable(graph, type, feature, static_cast<int>(run.partition)));
+      gatherRows(table, std::span(request.rows).subspan(at, run.count), {}, gathered.data() + at * rowBytes);
       at += run.count;
     }
     reply.push_back(rpc::OutArray::fromBytes(std::move(gathered)));
@@ -71,7 +72,9 @@ absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> 
   if (request.nodeType >= graph.schema().nodeTypes.size()) return malformed("node type");
   const int type = static_cast<int>(request.nodeType);
   for (uint32_t feature : request.features) {
-    if (feature >= graph.schema().nodeTypes[type].features.size()) return malformed("feature index");
+    if (feature != kOriginalIdFeature && feature >= graph.schema().nodeTypes[type].features.size()) {
+      return malformed("feature index");
+    }
   }
   uint64_t total = 0;
   for (const FeatureRun& run : request.runs) {
@@ -91,24 +94,48 @@ absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> 
   return request;
 }
 
-absl::StatusOr<const partition::FeatureTable*> ownTable(const PartitionedGraph& graph, int nodeType, int feature,
-                                                        int partition) {
+absl::StatusOr<uint32_t> featureIndex(const PartitionedGraph& graph, int nodeType, const std::string& name) {
   const partition::NodeType& type = graph.schema().nodeTypes[nodeType];
-  const partition::FeatureTable* table = graph.shard(partition)->nodeFeature(nodeType, type.features[feature].name);
+  std::string known;
+  for (size_t i = 0; i < type.features.size(); ++i) {
+    if (type.features[i].name == name) return static_cast<uint32_t>(i);
+    absl::StrAppend(&known, "'", type.features[i].name, "', ");
+  }
+  if (name == kOriginalIdName) return kOriginalIdFeature;
+  return absl::NotFoundError(absl::StrCat("node type '", type.name, "' has no feature '", name, "'; it has ", known,
+                                          "'", kOriginalIdName, "'"));
+}
+
+partition::FeatureSpec featureSpec(const PartitionedGraph& graph, int nodeType, uint32_t feature) {
+  if (feature == kOriginalIdFeature) return {kOriginalIdName, DType::kInt64, {}};
+  return graph.schema().nodeTypes[nodeType].features[feature];
+}
+
+absl::StatusOr<partition::FeatureTable> ownTable(const PartitionedGraph& graph, int nodeType, uint32_t feature,
+                                                 int partition) {
+  const partition::GraphShard& shard = *graph.shard(partition);
+  if (feature == kOriginalIdFeature) {
+    const std::span<const uint64_t> ids = shard.originalIds(nodeType);
+    return partition::FeatureTable{featureSpec(graph, nodeType, feature), ids.size(),
+                                   reinterpret_cast<const std::byte*>(ids.data())};
+  }
+  const partition::NodeType& type = graph.schema().nodeTypes[nodeType];
+  const partition::FeatureTable* table = shard.nodeFeature(nodeType, type.features[feature].name);
   if (table == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("partition ", partition, " has no feature '",
                                                       type.features[feature].name, "' of node type '", type.name, "'"));
   }
-  return table;
+  return *table;
 }
 
 void gatherRows(const partition::FeatureTable& table, std::span<const uint32_t> rows, std::span<const uint32_t> slots,
                 std::byte* destination) {
   const size_t rowBytes = table.spec.rowBytes();
+  const std::byte* const data = table.data;
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + kPrefetchRows < rows.size()) __builtin_prefetch(table.row(rows[i + kPrefetchRows]));
+    if (i + kPrefetchRows < rows.size()) __builtin_prefetch(data + rows[i + kPrefetchRows] * rowBytes);
     const size_t slot = slots.empty() ? i : slots[i];
-    std::memcpy(destination + slot * rowBytes, table.row(rows[i]), rowBytes);
+    std::memcpy(destination + slot * rowBytes, data + rows[i] * rowBytes, rowBytes);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -39,9 +40,19 @@ struct FeatureRequest {
 std::vector<rpc::OutArray> encodeFeatureRequest(FeatureRequest request);
 absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph);
 
-// The table of one own partition, or FailedPrecondition when the store's partition lacks it.
-absl::StatusOr<const partition::FeatureTable*> ownTable(const PartitionedGraph& graph, int nodeType, int feature,
-                                                        int partition);
+// Original ids can be pulled like a feature: int64, one number per row, under this index and name.
+inline constexpr uint32_t kOriginalIdFeature = 0xFFFFFFFF;
+inline constexpr char kOriginalIdName[] = "original_id";
+
+// The index of a node type's feature by name, kOriginalIdName included; NotFound lists those that exist.
+absl::StatusOr<uint32_t> featureIndex(const PartitionedGraph& graph, int nodeType, const std::string& name);
+// What a feature index means; the index must be valid.
+partition::FeatureSpec featureSpec(const PartitionedGraph& graph, int nodeType, uint32_t feature);
+
+// The table of one own partition, or FailedPrecondition when the store's partition lacks it. Borrows the
+// graph's mapping.
+absl::StatusOr<partition::FeatureTable> ownTable(const PartitionedGraph& graph, int nodeType, uint32_t feature,
+                                                 int partition);
 
 // Copies rows `rows[i]` of `table` to destination + slots[i] * rowBytes (slots empty: i). Prefetches.
 void gatherRows(const partition::FeatureTable& table, std::span<const uint32_t> rows, std::span<const uint32_t> slots,

@@ -1,0 +1,170 @@
+#include "farhop/batch.h"
+
+#include <future>
+
+#include "runtime/api/batch_core.h"
+#include "runtime/api/status_error.h"
+
+namespace farhop {
+namespace {
+
+using sampler::SampledBatch;
+
+// A tensor over memory of the batch, which it keeps alive.
+template <typename T>
+torch::Tensor borrow(std::shared_ptr<const SampledBatch> batch, const T* data, int64_t count, torch::ScalarType dtype) {
+  return torch::from_blob(const_cast<T*>(data), {count}, [batch = std::move(batch)](void*) {},
+                          torch::TensorOptions().dtype(dtype));
+}
+
+}  // namespace
+
+std::shared_ptr<FeatureState> BatchCore::featureState(int nodeType, const std::string& name, bool ofSeeds) {
+  std::lock_guard lock(mutex);
+  std::shared_ptr<FeatureState>& state = features[{nodeType, name, ofSeeds}];
+  if (state) return state;
+  const uint32_t feature = api::valueOrThrow(sampler::featureIndex(*graph->graph, nodeType, name));
+  const partition::FeatureSpec spec = sampler::featureSpec(*graph->graph, nodeType, feature);
+  auto made = std::make_shared<FeatureState>();
+  made->core = graph;
+  made->batch = sampled;
+  made->name = name;
+  made->nodeType = nodeType;
+  made->feature = feature;
+  made->ofSeeds = ofSeeds;
+  made->dtype = torchType(spec.dtype);
+  made->timeout = pullTimeout;
+  made->shape.push_back(static_cast<int64_t>(made->gids().size()));
+  made->shape.insert(made->shape.end(), spec.rowShape.begin(), spec.rowShape.end());
+  state = std::move(made);
+  return state;
+}
+
+int64_t Batch::epoch() const { return static_cast<int64_t>(core_->sampled->epoch); }
+int64_t Batch::step() const { return static_cast<int64_t>(core_->sampled->step); }
+int64_t Batch::number() const { return static_cast<int64_t>(core_->sampled->number); }
+int64_t Batch::numSeeds() const { return static_cast<int64_t>(core_->sampled->seeds.size()); }
+
+torch::Tensor Batch::seedIndex() const {
+  // As int64, since index_select over seeds is its use; a few kB.
+  return borrow(core_->sampled, core_->sampled->seedIndex.data(), numSeeds(), torch::kInt32).to(torch::kInt64);
+}
+
+int64_t Batch::numNodes(const std::string& nodeType) const {
+  return static_cast<int64_t>(core_->sampled->nodes[core_->graph->nodeType(nodeType)].size());
+}
+int64_t Batch::numEdges() const { return static_cast<int64_t>(core_->sampled->traffic.sampledEdges); }
+int64_t Batch::numRemoteEdges() const { return static_cast<int64_t>(core_->sampled->traffic.remoteEdges); }
+int Batch::numBlocks() const { return static_cast<int>(core_->hops); }
+
+Block Batch::block(int layer) const {
+  if (layer < 0 || layer >= numBlocks()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                absl::StrCat("block ", layer, " does not exist: the batch has ", numBlocks(), " blocks"));
+  }
+  return Block(core_, layer);
+}
+
+FeatureHandle Batch::feature(const std::string& name, const std::string& nodeType) const {
+  return FeatureHandle(core_->featureState(core_->graph->nodeType(nodeType), name, false));
+}
+
+FeatureHandle Batch::seedFeature(const std::string& name) const {
+  return FeatureHandle(core_->featureState(core_->sampled->seedType, name, true));
+}
+
+std::vector<torch::Tensor> Batch::pull(const std::vector<std::string>& names, const std::string& nodeType) const {
+  const int type = core_->graph->nodeType(nodeType);
+  struct Held {
+    std::shared_ptr<const SampledBatch> batch;
+    std::vector<torch::Tensor> tensors;
+    std::promise<absl::Status> done;
+  };
+  auto held = std::make_shared<Held>();
+  held->batch = core_->sampled;
+  sampler::PullRequest request;
+  request.nodeType = type;
+  request.gids = core_->sampled->nodes[type];
+  for (const std::string& name : names) {
+    const std::shared_ptr<FeatureState> state = core_->featureState(type, name, false);
+    held->tensors.push_back(torch::empty(state->shape, torch::TensorOptions().dtype(state->dtype)));
+    request.targets.push_back({state->feature, static_cast<std::byte*>(held->tensors.back().data_ptr())});
+  }
+  request.keepAlive = held;
+  request.deadline = Deadline::after(core_->pullTimeout);
+  if (core_->graph->session->left()) {
+    throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job; pull features before Runtime::leave()");
+  }
+  std::future<absl::Status> done = held->done.get_future();
+  core_->graph->puller->pull(std::move(request), [held](absl::Status status) { held->done.set_value(std::move(status)); });
+  if (done.wait_for(core_->pullTimeout + std::chrono::seconds(10)) != std::future_status::ready) {
+    throw Error(ErrorCode::kDeadlineExceeded, "features did not arrive in time");
+  }
+  const absl::Status status = done.get();
+  const absl::Status failure = core_->graph->session->failure().status();
+  if (!status.ok()) api::okOrThrow(failure.ok() ? status : failure);
+  return held->tensors;
+}
+
+int64_t Block::numSrc(const std::string& nodeType) const {
+  return batch_->sampled->nodesByHop[batch_->graph->nodeType(nodeType)][batch_->hops - static_cast<size_t>(layer_)];
+}
+
+int64_t Block::numDst(const std::string& nodeType) const {
+  return batch_->sampled->nodesByHop[batch_->graph->nodeType(nodeType)][batch_->hops - static_cast<size_t>(layer_) - 1];
+}
+
+namespace {
+
+struct RelationPrefix {
+  const sampler::SampledRelation* edges;
+  int64_t rows;
+  int64_t count;
+};
+
+RelationPrefix prefixOf(const BatchCore& batch, int layer, const std::string& name) {
+  const int relation = batch.graph->relation(name);
+  const int destination = batch.graph->graph->schema().relations[relation].destination;
+  const sampler::SampledRelation& edges = batch.sampled->relations[relation];
+  const int64_t rows = batch.sampled->nodesByHop[destination][batch.hops - static_cast<size_t>(layer) - 1];
+  return {&edges, rows, edges.indptr[static_cast<size_t>(rows)]};
+}
+
+}  // namespace
+
+int64_t Block::numEdges(const std::string& relation) const { return prefixOf(*batch_, layer_, relation).count; }
+
+torch::Tensor Block::indptr(const std::string& relation) const {
+  const RelationPrefix prefix = prefixOf(*batch_, layer_, relation);
+  return borrow(batch_->sampled, prefix.edges->indptr.data(), prefix.rows + 1, torch::kInt32);
+}
+
+torch::Tensor Block::indices(const std::string& relation) const {
+  const RelationPrefix prefix = prefixOf(*batch_, layer_, relation);
+  return borrow(batch_->sampled, prefix.edges->indices.data(), prefix.count, torch::kInt32);
+}
+
+torch::Tensor Block::edgeIndex(const std::string& relation) const {
+  const RelationPrefix prefix = prefixOf(*batch_, layer_, relation);
+  torch::Tensor edges = torch::empty({2, prefix.count}, torch::kInt64);
+  int64_t* sources = edges.data_ptr<int64_t>();
+  int64_t* destinations = sources + prefix.count;
+  for (int64_t row = 0; row < prefix.rows; ++row) {
+    const uint32_t end = prefix.edges->indptr[static_cast<size_t>(row) + 1];
+    for (uint32_t edge = prefix.edges->indptr[static_cast<size_t>(row)]; edge < end; ++edge) {
+      sources[edge] = prefix.edges->indices[edge];
+      destinations[edge] = row;
+    }
+  }
+  return edges;
+}
+
+torch::Tensor Block::edgeIds(const std::string& relation) const {
+  if (!batch_->hasEdgeIds) {
+    throw Error(ErrorCode::kFailedPrecondition, "the loader carries no edge ids; set NeighborLoaderOptions::edgeIds");
+  }
+  const RelationPrefix prefix = prefixOf(*batch_, layer_, relation);
+  return borrow(batch_->sampled, prefix.edges->edgeIds.data(), prefix.count, torch::kInt64);
+}
+
+}  // namespace farhop

@@ -1,0 +1,59 @@
+// Shared state of Batch, Block and FeatureHandle.
+#pragma once
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "runtime/api/graph_core.h"
+#include "sampler/sampled_batch.h"
+
+namespace farhop {
+
+// A pull that has not started, is under way or is over. Holds the batch's ids, not the batch: no cycle.
+struct FeatureState : std::enable_shared_from_this<FeatureState> {
+  std::shared_ptr<GraphCore> core;
+  std::shared_ptr<const sampler::SampledBatch> batch;
+  std::string name;
+  int nodeType = 0;
+  uint32_t feature = 0;
+  bool ofSeeds = false;
+  torch::ScalarType dtype = torch::kFloat32;
+  std::vector<int64_t> shape;
+  std::chrono::milliseconds timeout{60'000};
+
+  std::mutex mutex;  // guards all below
+  std::condition_variable changed;
+  enum class Progress { kIdle, kUnderWay, kDone } progress = Progress::kIdle;
+  absl::Status status;
+  torch::Tensor tensor;
+
+  const std::vector<uint64_t>& gids() const { return ofSeeds ? batch->seeds : batch->nodes[nodeType]; }
+  // Starts the pull unless it has been started.
+  void start();
+  bool waitUntilDone(std::chrono::milliseconds limit);
+  // The tensor of a finished pull, or throws.
+  torch::Tensor result();
+};
+
+struct BatchCore {
+  std::shared_ptr<GraphCore> graph;
+  std::shared_ptr<const sampler::SampledBatch> sampled;
+  size_t hops = 0;
+  bool hasEdgeIds = false;
+  std::chrono::milliseconds pullTimeout{60'000};
+
+  std::mutex mutex;
+  std::map<std::tuple<int, std::string, bool>, std::shared_ptr<FeatureState>> features;  // guarded by mutex
+
+  std::shared_ptr<FeatureState> featureState(int nodeType, const std::string& name, bool ofSeeds);
+};
+
+}  // namespace farhop

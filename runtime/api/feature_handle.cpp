@@ -1,0 +1,117 @@
+#include <future>
+#include <utility>
+
+#include "farhop/batch.h"
+#include "runtime/api/batch_core.h"
+#include "runtime/api/status_error.h"
+
+namespace farhop {
+namespace {
+
+absl::Status refuseAfterLeave(const GraphCore& core) {
+  if (!core.session->left()) return absl::OkStatus();
+  return absl::FailedPreconditionError("the runtime has left the job; pull features before Runtime::leave()");
+}
+
+// The job's first failure explains an error better than its consequence at this call.
+absl::Status explained(const GraphCore& core, const absl::Status& status) {
+  if (status.ok()) return status;
+  const absl::Status failure = core.session->failure().status();
+  return failure.ok() ? status : failure;
+}
+
+sampler::PullRequest requestFor(FeatureState* state, torch::Tensor* tensor, std::shared_ptr<const void> keepAlive) {
+  sampler::PullRequest request;
+  request.nodeType = state->nodeType;
+  request.gids = state->gids();
+  request.targets = {{state->feature, static_cast<std::byte*>(tensor->data_ptr())}};
+  request.keepAlive = std::move(keepAlive);
+  request.deadline = Deadline::after(state->timeout);
+  return request;
+}
+
+}  // namespace
+
+void FeatureState::start() {
+  sampler::PullRequest request;
+  {
+    std::lock_guard lock(mutex);
+    if (progress != Progress::kIdle) return;
+    progress = Progress::kUnderWay;
+    status = refuseAfterLeave(*core);
+    if (!status.ok()) {
+      progress = Progress::kDone;
+      return;
+    }
+    tensor = torch::empty(shape, torch::TensorOptions().dtype(dtype));
+    request = requestFor(this, &tensor, shared_from_this());
+  }
+  core->puller->pull(std::move(request), [self = shared_from_this()](absl::Status result) {
+    std::lock_guard lock(self->mutex);
+    self->status = explained(*self->core, result);
+    self->progress = Progress::kDone;
+    self->changed.notify_all();
+  });
+}
+
+bool FeatureState::waitUntilDone(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex);
+  return changed.wait_for(lock, limit, [this] { return progress == Progress::kDone; });
+}
+
+torch::Tensor FeatureState::result() {
+  // The pull ends by its own deadline; the margin is for its completion to run.
+  if (!waitUntilDone(timeout + std::chrono::seconds(10))) {
+    throw Error(ErrorCode::kDeadlineExceeded, absl::StrCat("feature '", name, "' did not arrive in time"));
+  }
+  std::lock_guard lock(mutex);
+  api::okOrThrow(status);
+  return tensor;
+}
+
+bool FeatureFuture::waitFor(std::chrono::milliseconds timeout) const { return state_->waitUntilDone(timeout); }
+torch::Tensor FeatureFuture::get() const { return state_->result(); }
+
+const std::string& FeatureHandle::name() const { return state_->name; }
+std::vector<int64_t> FeatureHandle::shape() const { return state_->shape; }
+torch::ScalarType FeatureHandle::dtype() const { return state_->dtype; }
+
+torch::Tensor FeatureHandle::pull() const {
+  state_->start();
+  return state_->result();
+}
+
+FeatureFuture FeatureHandle::pullAsync() const {
+  state_->start();
+  return FeatureFuture(state_);
+}
+
+void FeatureHandle::pullInto(torch::Tensor destination) const {
+  if (!destination.defined() || !destination.device().is_cpu() || !destination.is_contiguous() ||
+      destination.scalar_type() != state_->dtype || destination.sizes() != torch::IntArrayRef(state_->shape)) {
+    std::ostringstream wanted;
+    wanted << "pullInto: feature '" << state_->name << "' needs a contiguous CPU tensor of shape "
+           << torch::IntArrayRef(state_->shape) << " and dtype " << state_->dtype;
+    if (destination.defined()) {
+      wanted << ", not " << destination.sizes() << " " << destination.scalar_type()
+             << (destination.is_contiguous() ? "" : " (not contiguous)");
+    }
+    throw Error(ErrorCode::kInvalidArgument, wanted.str());
+  }
+  api::okOrThrow(refuseAfterLeave(*state_->core));
+  struct Held {
+    std::shared_ptr<FeatureState> state;
+    torch::Tensor tensor;
+    std::promise<absl::Status> done;
+  };
+  auto held = std::make_shared<Held>(Held{state_, std::move(destination), {}});
+  std::future<absl::Status> done = held->done.get_future();
+  state_->core->puller->pull(requestFor(state_.get(), &held->tensor, held),
+                             [held](absl::Status status) { held->done.set_value(std::move(status)); });
+  if (done.wait_for(state_->timeout + std::chrono::seconds(10)) != std::future_status::ready) {
+    throw Error(ErrorCode::kDeadlineExceeded, absl::StrCat("feature '", state_->name, "' did not arrive in time"));
+  }
+  api::okOrThrow(explained(*state_->core, done.get()));
+}
+
+}  // namespace farhop

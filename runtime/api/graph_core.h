@@ -1,0 +1,32 @@
+// What Graph, NeighborLoader, Batch and FeatureHandle share: the opened graph of one runtime.
+#pragma once
+
+#include <torch/types.h>
+
+#include <memory>
+#include <string>
+
+#include "base/npy.h"
+#include "runtime/session.h"
+#include "sampler/feature_puller.h"
+#include "sampler/partitioned_graph.h"
+#include "sampler/sampler_metrics.h"
+
+namespace farhop {
+
+// Held by every handle, so that one that outlives its runtime finds a closed session, not freed memory.
+struct GraphCore {
+  std::shared_ptr<runtime::Session> session;
+  std::shared_ptr<const sampler::PartitionedGraph> graph;
+  std::shared_ptr<sampler::SamplerMetrics> metrics;
+  std::unique_ptr<sampler::FeaturePuller> puller;
+
+  // Empty names the only one there is; otherwise InvalidArgument or NotFound, listing what exists.
+  int nodeType(const std::string& name) const;  // throws Error
+  int relation(const std::string& name) const;  // throws Error
+};
+
+// libtorch's type for a stored dtype; throws Error for those that it lacks (uint16, uint32).
+torch::ScalarType torchType(DType dtype);
+
+}  // namespace farhop

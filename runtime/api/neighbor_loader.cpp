@@ -1,0 +1,139 @@
+#include "farhop/neighbor_loader.h"
+
+#include <algorithm>
+
+#include "runtime/api/batch_core.h"
+#include "runtime/api/status_error.h"
+#include "sampler/batch_stream.h"
+#include "sampler/seed_set.h"
+
+namespace farhop {
+namespace {
+
+using api::valueOrThrow;
+
+void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
+
+std::vector<std::vector<int64_t>> fanoutsByHop(const GraphCore& core, const NeighborLoaderOptions& options) {
+  size_t hops = options.fanouts.size();
+  if (hops == 0 && !options.fanoutsByRelation.empty()) hops = options.fanoutsByRelation.begin()->second.size();
+  if (hops == 0) refuse("fanouts is empty; give one number per hop, e.g. {15, 10}");
+  const size_t relations = core.graph->schema().relations.size();
+  const std::vector<int64_t> common = options.fanouts.empty() ? std::vector<int64_t>(hops, 0) : options.fanouts;
+  std::vector<std::vector<int64_t>> fanouts(hops, std::vector<int64_t>(relations));
+  for (size_t hop = 0; hop < hops; ++hop) std::fill(fanouts[hop].begin(), fanouts[hop].end(), common[hop]);
+  for (const auto& [name, own] : options.fanoutsByRelation) {
+    const int relation = core.relation(name);
+    if (own.size() != hops) {
+      refuse(absl::StrCat("fanouts of relation '", name, "' have ", own.size(), " hops, the others ", hops));
+    }
+    for (size_t hop = 0; hop < hops; ++hop) fanouts[hop][static_cast<size_t>(relation)] = own[hop];
+  }
+  for (const auto& hop : fanouts) {
+    for (int64_t fanout : hop) {
+      if (fanout < -1 || fanout > (int64_t{1} << 30)) {
+        refuse(absl::StrCat("fanout ", fanout, " is out of range; -1 takes all neighbours, 0 none"));
+      }
+    }
+  }
+  return fanouts;
+}
+
+}  // namespace
+
+struct NeighborLoader::Impl {
+  std::shared_ptr<GraphCore> core;
+  size_t hops = 0;
+  bool edgeIds = false;
+  std::chrono::milliseconds pullTimeout{0};
+  std::unique_ptr<sampler::BatchStream> stream;
+};
+
+NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->core = graph.core();
+  const GraphCore& core = *impl_->core;
+  if (options.batchSize < 1) refuse(absl::StrCat("batchSize is ", options.batchSize, "; it must be at least 1"));
+  if (options.samplerThreads < 1) refuse(absl::StrCat("samplerThreads is ", options.samplerThreads, "; at least 1"));
+  if (options.batchesUnderWay < 1) refuse(absl::StrCat("batchesUnderWay is ", options.batchesUnderWay, "; at least 1"));
+  if (options.requestTimeout.count() < 1) refuse("requestTimeout must be at least 1 ms");
+  sampler::SamplingOptions sampling;
+  sampling.fanouts = fanoutsByHop(core, options);
+  sampling.seed = options.seed;
+  sampling.edgeIds = options.edgeIds;
+  sampling.requestTimeout = options.requestTimeout;
+
+  const runtime::LaunchContract& contract = core.session->contract();
+  sampler::DealOptions deal;
+  deal.batchSize = static_cast<uint64_t>(options.batchSize);
+  deal.shuffle = options.shuffle;
+  deal.deal = options.deal == SeedDeal::kGlobal ? sampler::Deal::kGlobal : sampler::Deal::kByOwner;
+  deal.tail = options.tail == EpochTail::kWrap   ? sampler::Tail::kWrap
+              : options.tail == EpochTail::kDrop ? sampler::Tail::kDrop
+                                                 : sampler::Tail::kUneven;
+  deal.seed = options.seed;
+  deal.machine = contract.machine;
+  deal.numMachines = contract.numMachines;
+  deal.proc = contract.proc;
+  deal.procsPerMachine = contract.procsPerMachine;
+  const int type = core.nodeType(seeds.nodeType());
+  sampler::SeedSet set = valueOrThrow(
+      seeds.isSplit_ ? sampler::seedSetOfSplit(*core.graph, seeds.name(), type, deal.deal)
+                     : sampler::seedSetOfIds(*core.graph, seeds.originalIds_, type, deal.deal));
+  sampler::SeedDealer dealer = valueOrThrow(sampler::SeedDealer::make(std::move(set), deal));
+
+  impl_->hops = sampling.fanouts.size();
+  impl_->edgeIds = options.edgeIds;
+  impl_->pullTimeout = options.requestTimeout;
+  impl_->stream = std::make_unique<sampler::BatchStream>(
+      core.graph, core.session->agent(), std::move(dealer), std::move(sampling),
+      sampler::StreamOptions{options.samplerThreads, options.batchesUnderWay}, core.metrics);
+}
+
+NeighborLoader::~NeighborLoader() = default;
+NeighborLoader::NeighborLoader(NeighborLoader&&) noexcept = default;
+NeighborLoader& NeighborLoader::operator=(NeighborLoader&&) noexcept = default;
+
+int64_t NeighborLoader::numBatches() const { return static_cast<int64_t>(impl_->stream->dealer().numSteps()); }
+
+NeighborLoader::Epoch NeighborLoader::epoch(int64_t epoch) {
+  if (epoch < 0) refuse(absl::StrCat("epoch ", epoch, " is negative"));
+  if (impl_->core->session->left()) {
+    throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job; iterate before Runtime::leave()");
+  }
+  impl_->stream->start(static_cast<uint64_t>(epoch));
+  return Epoch(this);
+}
+
+bool NeighborLoader::next(Batch* batch) {
+  const absl::Status failure = impl_->core->session->failure().status();
+  api::okOrThrow(failure);
+  auto sampled = impl_->stream->next();
+  if (!sampled.ok()) {
+    const absl::Status cause = impl_->core->session->failure().status();
+    throw api::toError(cause.ok() ? sampled.status() : cause);
+  }
+  if (*sampled == nullptr) return false;
+  auto core = std::make_shared<BatchCore>();
+  core->graph = impl_->core;
+  core->sampled = std::shared_ptr<const sampler::SampledBatch>(std::move(*sampled));
+  core->hops = impl_->hops;
+  core->hasEdgeIds = impl_->edgeIds;
+  core->pullTimeout = impl_->pullTimeout;
+  *batch = Batch(std::move(core));
+  return true;
+}
+
+NeighborLoader::Iterator& NeighborLoader::Iterator::operator++() {
+  batch_ = Batch();  // its memory goes before the next one's comes
+  if (!loader_->next(&batch_)) loader_ = nullptr;
+  return *this;
+}
+
+NeighborLoader::Iterator NeighborLoader::Epoch::begin() {
+  Iterator iterator;
+  iterator.loader_ = loader_;
+  return ++iterator;
+}
+
+}  // namespace farhop

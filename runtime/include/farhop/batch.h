@@ -1,0 +1,118 @@
+// A sampled mini-batch: ids and structure at hand, features deferred until pulled.
+#pragma once
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "farhop/error.h"
+
+namespace farhop {
+
+struct BatchCore;
+struct FeatureState;
+
+// A pull under way. Move-only handles share one state; thread-safe.
+class FeatureFuture {
+ public:
+  explicit FeatureFuture(std::shared_ptr<FeatureState> state) : state_(std::move(state)) {}
+  // True once the rows are there or the pull has failed; waits at most `timeout`.
+  bool waitFor(std::chrono::milliseconds timeout) const;
+  // Waits (the pull's own deadline bounds it) and returns the tensor. Throws Error.
+  torch::Tensor get() const;
+
+ private:
+  std::shared_ptr<FeatureState> state_;
+};
+
+// The rows of one feature for the nodes of a batch; dtype and shape are known, the rows travel when pulled.
+// Cheap to copy; copies share the pulled tensor. Thread-safe. Outlives its loader; after the runtime has
+// left, pulling throws Error(kFailedPrecondition).
+class FeatureHandle {
+ public:
+  explicit FeatureHandle(std::shared_ptr<FeatureState> state) : state_(std::move(state)) {}
+
+  const std::string& name() const;
+  // [rows, ...]; rows in the batch's node order (or seed order for seedFeature).
+  std::vector<int64_t> shape() const;
+  torch::ScalarType dtype() const;
+
+  // CPU tensor of shape() and dtype(), owned by the caller as any tensor. The second pull returns the same
+  // tensor. Blocks until all rows are there. Throws Error: kUnavailable with the peer when an owner is lost,
+  // kDeadlineExceeded after the loader's pull timeout.
+  torch::Tensor pull() const;
+  // Starts the pull and returns at once; own rows are copied before it returns.
+  FeatureFuture pullAsync() const;
+  // Pulls into `destination`: contiguous, CPU, of shape() and dtype(), else Error(kInvalidArgument) before
+  // anything is sent. On an error its content is undefined.
+  void pullInto(torch::Tensor destination) const;
+
+ private:
+  friend class Batch;
+  std::shared_ptr<FeatureState> state_;
+};
+
+// One message-passing layer: a view of a batch's prefix, no copies. For each relation, row i is destination
+// node i of the relation's destination type; indices are source nodes. Destination nodes are a prefix of
+// source nodes of the same type. Relations and node types may be left out where the graph has one.
+class Block {
+ public:
+  Block(std::shared_ptr<BatchCore> batch, int layer) : batch_(std::move(batch)), layer_(layer) {}
+
+  int64_t numSrc(const std::string& nodeType = "") const;
+  int64_t numDst(const std::string& nodeType = "") const;
+  int64_t numEdges(const std::string& relation = "") const;
+
+  // int32 [numDst + 1], borrowed from the batch (kept alive by the tensor).
+  torch::Tensor indptr(const std::string& relation = "") const;
+  // int32 [numEdges], values < numSrc of the relation's source type; borrowed likewise.
+  torch::Tensor indices(const std::string& relation = "") const;
+  // int64 [2, numEdges]: row 0 sources, row 1 destinations (PyG's order). Made anew at each call.
+  torch::Tensor edgeIndex(const std::string& relation = "") const;
+  // int64 [numEdges]: original edge ids, for loaders made with edgeIds = true; borrowed. Error otherwise.
+  torch::Tensor edgeIds(const std::string& relation = "") const;
+
+ private:
+  std::shared_ptr<BatchCore> batch_;
+  int layer_;
+};
+
+// A mini-batch. Nodes are numbered per type, seeds first, then hop by hop in the order they were found; the
+// numbering is the same on any partitioning. Cheap to copy; read-only and thread-safe.
+class Batch {
+ public:
+  Batch() = default;
+  explicit Batch(std::shared_ptr<BatchCore> core) : core_(std::move(core)) {}
+
+  int64_t epoch() const;
+  int64_t step() const;    // within this process's epoch
+  int64_t number() const;  // across the job: step * world size + world rank
+
+  int64_t numSeeds() const;
+  // int64 [numSeeds]: number of each seed's node; repeats share one.
+  torch::Tensor seedIndex() const;
+  int64_t numNodes(const std::string& nodeType = "") const;
+  int64_t numEdges() const;        // over all relations
+  int64_t numRemoteEdges() const;  // of these, drawn by other machines
+
+  // Layers; block(0) is the input layer, block(numBlocks() - 1) ends in the seeds' nodes.
+  int numBlocks() const;
+  Block block(int layer) const;
+
+  // A feature of all nodes of a type, rows in node order; "original_id" (int64) is one of them. Throws
+  // Error(kNotFound) listing the features that exist.
+  FeatureHandle feature(const std::string& name, const std::string& nodeType = "") const;
+  // A feature of the seeds, rows in seed order, repeats included.
+  FeatureHandle seedFeature(const std::string& name) const;
+  // Several features of all nodes of a type with one request per owner, in the order named.
+  std::vector<torch::Tensor> pull(const std::vector<std::string>& names, const std::string& nodeType = "") const;
+
+ private:
+  std::shared_ptr<BatchCore> core_;
+};
+
+}  // namespace farhop

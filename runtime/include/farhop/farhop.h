@@ -1,0 +1,13 @@
+// Everything a trainer needs.
+//
+//   auto runtime = farhop::Runtime::start(farhop::RuntimeOptions::fromEnvironment());
+//   auto graph = runtime.openGraph();
+//   farhop::NeighborLoader loader(graph, graph.split("train"), options);
+//   for (farhop::Batch& batch : loader.epoch(0)) { torch::Tensor x = batch.feature("x").pull(); ... }
+#pragma once
+
+#include "farhop/batch.h"
+#include "farhop/error.h"
+#include "farhop/graph.h"
+#include "farhop/neighbor_loader.h"
+#include "farhop/runtime.h"

@@ -1,0 +1,65 @@
+// A partitioned graph opened by a running job.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "farhop/error.h"
+
+namespace farhop {
+
+struct GraphCore;
+
+// Nodes to start from: a split of the store, or ids of the user's. Cheap to copy.
+class Seeds {
+ public:
+  // Seeds over all partitions.
+  int64_t count() const { return count_; }
+  const std::string& nodeType() const { return nodeType_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  friend class Graph;
+  friend class NeighborLoader;
+  std::string name_;
+  std::string nodeType_;
+  int64_t count_ = 0;
+  bool isSplit_ = false;
+  std::vector<int64_t> originalIds_;
+};
+
+// Read-only and thread-safe; cheap to copy. Valid as long as its runtime.
+class Graph {
+ public:
+  explicit Graph(std::shared_ptr<GraphCore> core) : core_(std::move(core)) {}
+
+  std::vector<std::string> nodeTypes() const;
+  // "source:name:destination" of every relation.
+  std::vector<std::string> relations() const;
+  int64_t numNodes(const std::string& nodeType = "") const;
+  int64_t numEdges(const std::string& relation = "") const;
+  int numPartitions() const;
+
+  // Names of a node type's features. With one node type, the type may be left out here and below.
+  std::vector<std::string> features(const std::string& nodeType = "") const;
+  // Shape of one row and dtype of a feature; Error(kNotFound) lists those that exist.
+  std::vector<int64_t> featureShape(const std::string& feature, const std::string& nodeType = "") const;
+  torch::ScalarType featureType(const std::string& feature, const std::string& nodeType = "") const;
+
+  // The seeds of a split ("train", "validation", "test"). Error(kNotFound) lists those that exist.
+  Seeds split(const std::string& name, const std::string& nodeType = "") const;
+  // Seeds by original id: int64 tensor of shape [n], CPU, copied. Every process must name the same ids in
+  // the same order. Error(kInvalidArgument) for an id out of range.
+  Seeds seeds(const torch::Tensor& originalIds, const std::string& nodeType = "") const;
+
+  const std::shared_ptr<GraphCore>& core() const { return core_; }
+
+ private:
+  std::shared_ptr<GraphCore> core_;
+};
+
+}  // namespace farhop

@@ -1,0 +1,95 @@
+// Iterates mini-batches over seeds with sampled neighbourhoods.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "farhop/batch.h"
+#include "farhop/graph.h"
+
+namespace farhop {
+
+// How seeds are dealt to processes. kByOwner: a machine's own seeds, round robin to its processes (less
+// traffic). kGlobal: one permutation of all seeds cut by batch number, so that an epoch is the same for any
+// split of the same number of processes into machines and groups.
+enum class SeedDeal { kByOwner, kGlobal };
+
+// The end of an epoch. kWrap: every process gets the same number of full batches, wrapping in permutation
+// order. kDrop: the full batches that every process has. kUneven: every seed once; processes may run out at
+// different steps.
+enum class EpochTail { kWrap, kDrop, kUneven };
+
+struct NeighborLoaderOptions {
+  // Neighbours per node and hop; [0] is the hop next to the seeds. -1 takes all, 0 none. Applies to every
+  // relation that fanoutsByRelation does not name.
+  std::vector<int64_t> fanouts;
+  // Relation name (or "source:name:destination") -> fanouts, of the same length.
+  std::map<std::string, std::vector<int64_t>> fanoutsByRelation;
+  int64_t batchSize = 1024;  // seeds per batch and process
+  uint64_t seed = 0;         // fixes the order of the seeds and every draw
+  bool shuffle = true;
+  SeedDeal deal = SeedDeal::kByOwner;
+  EpochTail tail = EpochTail::kWrap;
+  bool edgeIds = false;      // carry original edge ids
+  int samplerThreads = 1;
+  int batchesUnderWay = 2;   // per sampler thread; a round trip hides behind the other batches
+  std::chrono::milliseconds requestTimeout{60'000};  // one hop's request, and one pull
+};
+
+// Samples ahead on threads of its own in this process. One consumer at a time; not thread-safe. The same
+// options, seeds and graph give the same batches on any number of partitions and sampler threads.
+class NeighborLoader {
+ public:
+  // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a batch size
+  // below 1, seeds that cannot be dealt as asked. Nothing is sent.
+  NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options);
+  ~NeighborLoader();
+  NeighborLoader(NeighborLoader&&) noexcept;
+  NeighborLoader& operator=(NeighborLoader&&) noexcept;
+
+  // Batches of this process per epoch.
+  int64_t numBatches() const;
+
+  class Epoch;
+  // Starts epoch number `epoch` (part of every draw's key). Leaving an epoch early is fine; starting another
+  // ends the one before.
+  Epoch epoch(int64_t epoch);
+
+  // What range-for needs. next() throws Error when sampling failed; the loader stays usable for another
+  // epoch unless a peer was lost.
+  class Iterator {
+   public:
+    Batch& operator*() { return batch_; }
+    Batch* operator->() { return &batch_; }
+    Iterator& operator++();
+    bool operator!=(const Iterator& other) const { return loader_ != other.loader_; }
+    bool operator==(const Iterator& other) const { return loader_ == other.loader_; }
+
+   private:
+    friend class Epoch;
+    NeighborLoader* loader_ = nullptr;  // null at the end
+    Batch batch_;
+  };
+  class Epoch {
+   public:
+    Iterator begin();
+    Iterator end() { return {}; }
+
+   private:
+    friend class NeighborLoader;
+    explicit Epoch(NeighborLoader* loader) : loader_(loader) {}
+    NeighborLoader* loader_;
+  };
+
+ private:
+  struct Impl;
+  // False at the end of the epoch.
+  bool next(Batch* batch);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace farhop

@@ -1,0 +1,118 @@
+// A process of a training job: start, graph, collectives, end.
+#pragma once
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "farhop/error.h"
+#include "farhop/graph.h"
+
+namespace farhop {
+
+struct RuntimeOptions {
+  // Where this process stands: machine of numMachines, process of procsPerMachine. Worker group p is process
+  // p of every machine; it meets on masterPort + p of masterAddr.
+  int numMachines = 1;
+  int machine = 0;
+  int procsPerMachine = 1;
+  int proc = 0;
+  std::string masterAddr = "127.0.0.1";
+  uint16_t masterPort = 0;
+  std::string jobId;
+  std::string token;
+  // "gate": group i starts when group i-1 is ready. "sleep:SECONDS": process p sleeps SECONDS * p.
+  std::string start = "gate";
+  std::string graph;   // default of Runtime::openGraph
+  int masterFd = -1;   // listening socket handed over by a launcher, or -1
+
+  bool bindCores = true;                             // bind to physical cores, set libtorch's threads
+  std::chrono::milliseconds startTimeout{0};         // 0: 60 s and 30 s more for each group before this one
+  std::chrono::milliseconds leaveTimeout{10'000};
+  std::chrono::milliseconds peerTimeout{10'000};     // a peer silent for this long is lost
+  uint64_t memoryEstimateBytes = 0;                  // what the gate waits to be free; 0: no check
+
+  // From FARHOP_* (farhop run), else from a Slurm step, else a single process. Throws
+  // Error(kInvalidArgument) naming the variable that is missing or wrong.
+  static RuntimeOptions fromEnvironment();
+};
+
+// What this process did so far.
+struct RuntimeStats {
+  int machine = 0;
+  int proc = 0;
+  int64_t batches = 0;
+  int64_t sampledEdges = 0;
+  int64_t remoteEdges = 0;
+  int64_t neighborBytes = 0;         // payload of neighbour requests sent and replies received
+  int64_t ownFeatureRows = 0;
+  int64_t remoteFeatureRows = 0;
+  int64_t featureBytes = 0;          // payload of feature requests sent and replies received
+  int64_t peakResidentBytes = 0;
+  int64_t sharedMemoryBytes = 0;     // mapped from /dev/shm (or memfd) by this process
+  double startSeconds = 0;           // from the process's start() until it passed the start gate
+  double readySeconds = 0;           // until its group was ready
+};
+
+// One per process. Movable. Destroyed, it leaves. Not thread-safe unless said; graphs and batches are.
+class Runtime {
+ public:
+  // Binds cores, passes the start gate, meets the group, returns when all groups are ready. Throws Error; one
+  // about a lost peer names its machine, process and address.
+  static Runtime start(const RuntimeOptions& options);
+  Runtime(Runtime&&) noexcept;
+  Runtime& operator=(Runtime&&) noexcept;
+  ~Runtime();
+
+  int machine() const;
+  int numMachines() const;
+  int proc() const;
+  int procsPerMachine() const;
+  int worldRank() const;
+  int worldSize() const;
+  // Threads that the binding leaves to a loader's samplers.
+  int samplerThreads() const;
+
+  // Maps this machine's partitions of a store directory (empty: RuntimeOptions::graph). Collective: every
+  // process opens the same store, else Error(kFailedPrecondition).
+  Graph openGraph(const std::string& directory = "");
+
+  // Averages the parameters' gradients over all processes of the job, in place: reduced among the machine's
+  // processes, all-reduced in each group, handed back on the machine. The result has the same bits on every
+  // process. Undefined gradients count as zeros and come back defined. float32 or float64, CPU. Collective;
+  // with kUneven tails, processes that run out early call joinUneven(). Throws Error.
+  void averageGradients(const std::vector<torch::Tensor>& parameters);
+  // For a process whose epoch ended before the others': takes part in their averageGradients() with nothing
+  // of its own, calling `step` after each (usually the optimiser's), until all have called joinUneven().
+  void joinUneven(const std::vector<torch::Tensor>& parameters, const std::function<void()>& step);
+
+  // Copies rank 0's values to all processes, in place. Collective.
+  void broadcast(const std::vector<torch::Tensor>& tensors);
+  // Sums element by element over all processes. Collective.
+  std::vector<double> sum(const std::vector<double>& values);
+  // One string from each process, by world rank; on every process. Collective.
+  std::vector<std::string> gather(const std::string& value);
+  void barrier();
+
+  RuntimeStats stats() const;
+  // All processes' stats by world rank. Collective.
+  std::vector<RuntimeStats> gatherStats();
+  // Counters in the Prometheus text format. Thread-safe.
+  std::string metricsText() const;
+
+  // Farewell: waits until no peer may still ask, at most leaveTimeout, then closes. Idempotent. Throws Error
+  // when a peer was lost.
+  void leave();
+
+ private:
+  struct Impl;
+  explicit Runtime(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace farhop

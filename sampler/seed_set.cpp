@@ -1,0 +1,83 @@
+#include "sampler/seed_set.h"
+
+#include <algorithm>
+
+namespace farhop::sampler {
+namespace {
+
+// The list's gids, those of this machine, and how many each machine owns.
+SeedSet fromGids(const PartitionedGraph& graph, std::vector<uint64_t> gids, int nodeType, Deal deal) {
+  SeedSet set;
+  set.nodeType = nodeType;
+  if (deal == Deal::kGlobal) {
+    set.all = std::move(gids);
+    return set;
+  }
+  set.perMachine.assign(static_cast<size_t>(graph.machines()), 0);
+  for (uint64_t gid : gids) {
+    const int owner = graph.owner(graph.book().partitionOf(nodeType, gid));
+    ++set.perMachine[owner];
+    if (owner == graph.machine()) set.own.push_back(gid);
+  }
+  return set;
+}
+
+// Several partitions of one machine: merged into the order of their original ids, which no partitioning
+// changes.
+absl::StatusOr<SeedSet> ownedSplit(const PartitionedGraph& graph, const partition::SplitInfo& split) {
+  SeedSet set;
+  set.nodeType = split.nodeType;
+  set.perMachine.assign(static_cast<size_t>(graph.machines()), 0);
+  std::vector<std::pair<uint64_t, uint64_t>> own;  // original id, gid
+  for (int k = 0; k < graph.book().numPartitions(); ++k) {
+    set.perMachine[graph.owner(k)] += split.partitionCounts[k];
+    if (!graph.isOwn(k)) continue;
+    const partition::GraphShard& shard = *graph.shard(k);
+    for (uint64_t gid : shard.split(split.name, split.nodeType)) {
+      own.emplace_back(shard.originalIds(split.nodeType)[gid - graph.book().begin(split.nodeType, k)], gid);
+    }
+  }
+  std::sort(own.begin(), own.end());
+  for (const auto& [originalId, gid] : own) set.own.push_back(gid);
+  return set;
+}
+
+}  // namespace
+
+absl::StatusOr<SeedSet> seedSetOfSplit(const PartitionedGraph& graph, const std::string& name, int nodeType, Deal deal) {
+  for (const partition::SplitInfo& split : graph.store().splits()) {
+    if (split.name != name || split.nodeType != nodeType) continue;
+    SeedSet set;
+    if (deal == Deal::kByOwner) {
+      FARHOP_ASSIGN_OR_RETURN(set, ownedSplit(graph, split));
+    } else {
+      FARHOP_ASSIGN_OR_RETURN(const auto originalIds, graph.store().splitOriginalIds(name, nodeType));
+      FARHOP_ASSIGN_OR_RETURN(const auto gidOf, graph.store().gidsByOriginalId(nodeType));
+      std::vector<uint64_t> gids;
+      gids.reserve(originalIds.size());
+      for (uint64_t id : originalIds) gids.push_back(gidOf[id]);
+      set = fromGids(graph, std::move(gids), nodeType, deal);
+    }
+    set.name = name;
+    return set;
+  }
+  return absl::NotFoundError(absl::StrCat(graph.store().directory(), " has no split '", name, "'"));
+}
+
+absl::StatusOr<SeedSet> seedSetOfIds(const PartitionedGraph& graph, const std::vector<int64_t>& originalIds,
+                                     int nodeType, Deal deal) {
+  FARHOP_ASSIGN_OR_RETURN(const auto gidOf, graph.store().gidsByOriginalId(nodeType));
+  std::vector<uint64_t> gids;
+  gids.reserve(originalIds.size());
+  for (int64_t id : originalIds) {
+    if (id < 0 || static_cast<uint64_t>(id) >= gidOf.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("seed ", id, " is out of range: there are ", gidOf.size(), " nodes"));
+    }
+    gids.push_back(gidOf[static_cast<uint64_t>(id)]);
+  }
+  SeedSet set = fromGids(graph, std::move(gids), nodeType, deal);
+  set.name = "seeds";
+  return set;
+}
+
+}  // namespace farhop::sampler

@@ -1,0 +1,6 @@
+farhop_test(unit/kernels_test.cpp LIBS farhop_sampler)
+farhop_test(unit/relabel_test.cpp LIBS farhop_sampler)
+farhop_test(unit/seed_dealer_test.cpp LIBS farhop_sampler)
+farhop_test(unit/neighbor_wire_test.cpp LIBS farhop_sampler EXTRA fixture_graphs.cpp)
+farhop_test(property/sampling_property_test.cpp LIBS farhop_sampler EXTRA fixture_graphs.cpp sampling_cluster.cpp TIMEOUT 300)
+farhop_test(fault/feature_pull_fault_test.cpp LIBS farhop_sampler EXTRA fixture_graphs.cpp sampling_cluster.cpp)

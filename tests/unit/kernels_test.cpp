@@ -1,0 +1,109 @@
+#include "sampler/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/random.h"
+
+namespace farhop::sampler {
+namespace {
+
+std::vector<uint64_t> draw(uint64_t key, uint64_t degree, int64_t fanout) {
+  std::vector<uint64_t> positions;
+  PositionSet scratch;
+  drawPositions(key, degree, fanout, &positions, &scratch);
+  return positions;
+}
+
+TEST(DrawPositions, TakesMinOfFanoutAndDegree_AllDistinctAndInRange) {
+  for (uint64_t degree : {0, 1, 2, 5, 48, 49, 50, 1000}) {
+    for (int64_t fanout : {-1, 0, 1, 2, 5, 47, 48, 49, 64, 999, 1000, 5000}) {
+      for (uint64_t key = 0; key < 20; ++key) {
+        const auto positions = draw(mix64(key), degree, fanout);
+        const uint64_t expected = fanout < 0 ? degree : std::min<uint64_t>(degree, static_cast<uint64_t>(fanout));
+        ASSERT_EQ(positions.size(), expected);
+        ASSERT_EQ(std::set<uint64_t>(positions.begin(), positions.end()).size(), expected);
+        for (uint64_t position : positions) ASSERT_LT(position, degree);
+      }
+    }
+  }
+}
+
+TEST(DrawPositions, KeepsRowOrder_WhenItTakesAll) {
+  EXPECT_EQ(draw(7, 5, 5), (std::vector<uint64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(draw(7, 5, -1), (std::vector<uint64_t>{0, 1, 2, 3, 4}));
+}
+
+// Chi-square over all subsets: every 3-subset of 6 positions is equally likely (20 of them; the 99.9 %
+// quantile with 19 degrees of freedom is 43.8).
+TEST(DrawPositions, MakesEverySubsetEquallyLikely) {
+  const uint64_t hop = hopKey(1, 2, 3, 0, Purpose::kTest, 4);
+  std::map<std::set<uint64_t>, int> counts;
+  constexpr int kDraws = 40'000;
+  for (uint64_t id = 0; id < kDraws; ++id) {
+    const auto positions = draw(nodeKey(hop, id), 6, 3);
+    ++counts[std::set<uint64_t>(positions.begin(), positions.end())];
+  }
+  ASSERT_EQ(counts.size(), 20u);
+  double chi = 0;
+  for (const auto& [subset, count] : counts) chi += std::pow(count - kDraws / 20.0, 2) / (kDraws / 20.0);
+  EXPECT_LT(chi, 43.8);
+}
+
+// The table-backed variant (fanout above the linear scan's limit): each position is drawn with probability
+// fanout / degree. 200 positions; the statistic is close to chi-square with 199 degrees times (1 - f/d):
+// 99.9 % quantile 267 * 0.7.
+TEST(DrawPositions, IsUniform_ForLargeFanouts) {
+  constexpr int kDegree = 200, kFanout = 60, kDraws = 20'000;
+  const uint64_t hop = hopKey(5, 0, 0, 0, Purpose::kTest, 4);
+  std::vector<int> counts(kDegree);
+  for (uint64_t id = 0; id < kDraws; ++id) {
+    for (uint64_t position : draw(nodeKey(hop, id), kDegree, kFanout)) ++counts[position];
+  }
+  const double expected = static_cast<double>(kDraws) * kFanout / kDegree;
+  double chi = 0;
+  for (int count : counts) chi += std::pow(count - expected, 2) / expected;
+  EXPECT_LT(chi, 267 * 0.7);
+}
+
+TEST(SampleUniform, DoesNotDependOnWhereARowLies) {
+  // The same three neighbours under row 0 of one view and row 2 of another, with the same original id.
+  const uint64_t firstIndptr[] = {0, 6};
+  const uint64_t secondIndptr[] = {0, 1, 3, 9};
+  const uint32_t first[] = {10, 11, 12, 13, 14, 15};
+  const uint32_t second[] = {1, 2, 3, 10, 11, 12, 13, 14, 15};
+  const uint64_t firstIds[] = {77}, secondIds[] = {5, 6, 77};
+  const CsrView<uint32_t> a{firstIndptr, first, nullptr, firstIds, 1};
+  const CsrView<uint32_t> b{secondIndptr, second, nullptr, secondIds, 3};
+  PositionSet scratch;
+  for (uint64_t hop = 0; hop < 50; ++hop) {
+    DrawnNeighbors<uint32_t> fromA, fromB;
+    const uint32_t rowA[] = {0}, rowB[] = {2};
+    sampleUniform<uint32_t>(a, rowA, mix64(hop), 2, false, &fromA, &scratch);
+    sampleUniform<uint32_t>(b, rowB, mix64(hop), 2, false, &fromB, &scratch);
+    EXPECT_EQ(fromA.neighbors, fromB.neighbors);
+  }
+}
+
+TEST(SampleUniform, CarriesTheEdgeIdOfEachNeighbor) {
+  const uint64_t indptr[] = {0, 3, 5};
+  const uint64_t neighbors[] = {100, 101, 102, 103, 104};
+  const uint64_t edgeIds[] = {900, 901, 902, 903, 904};
+  const uint64_t ids[] = {1, 2};
+  const CsrView<uint64_t> view{indptr, neighbors, edgeIds, ids, 2};
+  PositionSet scratch;
+  DrawnNeighbors<uint64_t> drawn;
+  const uint32_t rows[] = {1, 0};
+  sampleUniform<uint64_t>(view, rows, 3, 2, true, &drawn, &scratch);
+  EXPECT_EQ(drawn.counts, (std::vector<uint32_t>{2, 2}));
+  ASSERT_EQ(drawn.edgeIds.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(drawn.edgeIds[i], drawn.neighbors[i] + 800);
+  EXPECT_EQ(drawn.neighbors[0], 103u);
+}
+
+}  // namespace
+}  // namespace farhop::sampler
