@@ -14,12 +14,14 @@
 
 #include "base/npy.h"
 #include "base/status.h"
+#include "partition/manifest.h"
 #include "partition/partition_book.h"
 #include "partition/schema.h"
 
 namespace farhop::partition {
 
-inline constexpr int kStoreFormatVersion = 1;
+// Types with fewer nodes than this have their gids stored as u32.
+inline constexpr uint64_t kSmallNodeCount = uint64_t{1} << 32;
 
 // The in-edges of one relation whose destinations one partition owns, as CSR over local destination indices.
 // Exactly one of neighbors32 and neighbors64 is non-empty when there are edges.
@@ -49,9 +51,12 @@ class GraphShard {
   const RelationShard& relation(int relation) const { return relations_[relation]; }
   // Original ids of the nodes that this partition owns, by local index.
   std::span<const uint64_t> originalIds(int nodeType) const { return originalIds_[nodeType]; }
-  // Null when the type has no such feature (or this partition's copy is missing).
+  // Null when the type has no such feature.
   const FeatureTable* nodeFeature(int nodeType, const std::string& name) const;
-  // Gids of this partition's seeds of a split, ascending by original id; empty when there is none.
+  // By position in the relation's CSR. Reverse relations have none: look up the forward edge.
+  const FeatureTable* edgeFeature(int relation, const std::string& name) const;
+  // Gids of this partition's seeds of a split, ascending by original id (a seed listed twice stays twice); empty
+  // when there is none. "val" and "valid" mean "validation".
   std::span<const uint64_t> split(const std::string& name, int nodeType) const;
 
  private:
@@ -61,13 +66,8 @@ class GraphShard {
   std::vector<RelationShard> relations_;
   std::vector<std::span<const uint64_t>> originalIds_;
   std::vector<std::map<std::string, FeatureTable>> nodeFeatures_;
+  std::vector<std::map<std::string, FeatureTable>> edgeFeatures_;
   std::map<std::pair<std::string, int>, std::span<const uint64_t>> splits_;
-};
-
-struct SplitInfo {
-  std::string name;
-  int nodeType = 0;
-  uint64_t count = 0;  // over all partitions
 };
 
 class GraphStore {
@@ -76,10 +76,12 @@ class GraphStore {
   static absl::StatusOr<std::shared_ptr<const GraphStore>> open(const std::string& directory);
 
   const std::string& directory() const { return directory_; }
-  const Schema& schema() const { return schema_; }
+  // Counts per partition, number of classes, and all else that graph.json says.
+  const Manifest& manifest() const { return manifest_; }
+  const Schema& schema() const { return manifest_.schema; }
   const PartitionBook& book() const { return book_; }
   int numPartitions() const { return book_.numPartitions(); }
-  const std::vector<SplitInfo>& splits() const { return splits_; }
+  const std::vector<SplitInfo>& splits() const { return manifest_.splits; }
   // Which of `machines` owns partition k: contiguous shares, first machines take the remainder. Every machine
   // computes the same. InvalidArgument when K < machines.
   absl::StatusOr<std::vector<int>> assign(int machines) const;
@@ -97,11 +99,12 @@ class GraphStore {
   absl::Status verify(std::vector<std::string>* report = nullptr) const;
 
  private:
+  GraphStore() = default;
+  absl::StatusOr<RelationShard> openRelation(int partition, int relation, std::vector<NpyArray>* files) const;
+
   std::string directory_;
-  Schema schema_;
+  Manifest manifest_;
   PartitionBook book_;
-  std::vector<SplitInfo> splits_;
-  std::map<std::string, uint64_t> checksums_;  // relative path -> XXH3-64
   uint64_t fingerprint_ = 0;
   mutable std::mutex mutex_;
   mutable std::map<int, NpyArray> gidMaps_;  // guarded by mutex_

@@ -1,0 +1,187 @@
+#include "partition/manifest.h"
+
+#include <cstdio>
+#include <cstring>
+#include <set>
+#include <span>
+
+#include "base/file.h"
+#include "partition/layout.h"
+
+namespace farhop::partition {
+namespace {
+
+constexpr char kChecksumKey[] = "\"checksum\": \"";
+constexpr size_t kChecksumDigits = 16;
+constexpr uint64_t kMaxRowBytes = uint64_t{1} << 32;
+constexpr size_t kMaxPartitions = size_t{1} << 16;
+
+absl::Status bad(absl::string_view what) { return absl::DataLossError(what); }
+
+// Sums without wrapping round; counts beyond 2^56 fit no array that npy.h maps.
+absl::Status sumTo(const std::vector<uint64_t>& parts, uint64_t total, size_t partitions, absl::string_view what) {
+  if (parts.size() != partitions) {
+    return bad(absl::StrCat(what, " has ", parts.size(), " entries for ", partitions, " partitions"));
+  }
+  uint64_t left = total;
+  for (uint64_t part : parts) {
+    if (part > left) return bad(absl::StrCat(what, " adds up to more than ", total));
+    left -= part;
+  }
+  if (left != 0) return bad(absl::StrCat(what, " adds up to ", total - left, " instead of ", total));
+  return absl::OkStatus();
+}
+
+absl::Status checkCount(uint64_t count, absl::string_view what) {
+  if (count >> 48 != 0) return bad(absl::StrCat(what, " has an impossible count of ", count));
+  return absl::OkStatus();
+}
+
+absl::Status checkFeatureSpecs(const std::vector<FeatureSpec>& features, absl::string_view owner) {
+  std::set<std::string> names;
+  for (const FeatureSpec& feature : features) {
+    FARHOP_RETURN_IF_ERROR(checkName(absl::StrCat("a feature of ", owner), feature.name));
+    if (!names.insert(feature.name).second) return bad(absl::StrCat(owner, " has two features '", feature.name, "'"));
+    uint64_t bytes = dtypeBytes(feature.dtype);
+    for (uint64_t dimension : feature.rowShape) {
+      if (dimension > kMaxRowBytes) return bad(absl::StrCat("feature '", feature.name, "' has rows that are too long"));
+      bytes *= dimension;
+      if (bytes > kMaxRowBytes) return bad(absl::StrCat("feature '", feature.name, "' has rows that are too long"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status checkNodeTypes(const Manifest& manifest) {
+  const size_t partitions = manifest.haloNodes.size();
+  if (manifest.schema.nodeTypes.empty()) return bad("there is no node type");
+  std::set<std::string> names;
+  for (size_t t = 0; t < manifest.schema.nodeTypes.size(); ++t) {
+    const NodeType& type = manifest.schema.nodeTypes[t];
+    const std::string what = absl::StrCat("node type '", type.name, "'");
+    FARHOP_RETURN_IF_ERROR(checkName("a node type", type.name));
+    if (!names.insert(type.name).second) return bad(absl::StrCat("two node types are called '", type.name, "'"));
+    FARHOP_RETURN_IF_ERROR(checkCount(type.count, what));
+    const std::vector<uint64_t>& offsets = manifest.offsets[t];
+    if (offsets.size() != partitions + 1 || offsets.front() != 0 || offsets.back() != type.count) {
+      return bad(absl::StrCat("the gid ranges of ", what, " do not run from 0 to ", type.count, " in ", partitions,
+                              " partitions"));
+    }
+    for (size_t k = 0; k < partitions; ++k) {
+      if (offsets[k] > offsets[k + 1]) return bad(absl::StrCat("the gid ranges of ", what, " overlap"));
+    }
+    FARHOP_RETURN_IF_ERROR(checkFeatureSpecs(type.features, what));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status checkReverse(const Schema& schema, int relation) {
+  const Relation& reverse = schema.relations[relation];
+  const Relation& forward = schema.relations[reverse.reverseOf];
+  if (reverse.reverseOf >= relation || forward.reverseOf >= 0 || forward.source != reverse.destination ||
+      forward.destination != reverse.source || forward.count != reverse.count || !reverse.features.empty()) {
+    return bad(absl::StrCat(schema.relationText(relation), " is not the reverse of ",
+                            schema.relationText(reverse.reverseOf)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status checkRelations(const Manifest& manifest) {
+  const Schema& schema = manifest.schema;
+  const size_t partitions = manifest.haloNodes.size();
+  std::set<std::string> names;
+  for (size_t i = 0; i < schema.relations.size(); ++i) {
+    const int r = static_cast<int>(i);
+    const Relation& relation = schema.relations[i];
+    FARHOP_RETURN_IF_ERROR(checkName("a relation", relation.name));
+    const std::string text = schema.relationText(r);
+    if (!names.insert(text).second) return bad(absl::StrCat("two relations are called ", text));
+    FARHOP_RETURN_IF_ERROR(checkCount(relation.count, text));
+    if (relation.reverseOf >= 0) FARHOP_RETURN_IF_ERROR(checkReverse(schema, r));
+    FARHOP_RETURN_IF_ERROR(sumTo(manifest.partitionEdges[i], relation.count, partitions,
+                                 absl::StrCat("partition_edges of ", text)));
+    if (manifest.remoteEdges[i].size() != partitions) return bad(absl::StrCat("remote_edges of ", text, " is too short or too long"));
+    for (size_t k = 0; k < partitions; ++k) {
+      if (manifest.remoteEdges[i][k] > manifest.partitionEdges[i][k]) {
+        return bad(absl::StrCat("partition ", k, " has more remote edges of ", text, " than edges"));
+      }
+    }
+    FARHOP_RETURN_IF_ERROR(checkFeatureSpecs(relation.features, text));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status checkSplits(const Manifest& manifest) {
+  std::set<std::pair<std::string, int>> seen;
+  for (const SplitInfo& split : manifest.splits) {
+    FARHOP_RETURN_IF_ERROR(checkName("a split", split.name));
+    if (!seen.insert({split.name, split.nodeType}).second) {
+      return bad(absl::StrCat("split '", split.name, "' is listed twice"));
+    }
+    FARHOP_RETURN_IF_ERROR(checkCount(split.count, absl::StrCat("split '", split.name, "'")));
+    FARHOP_RETURN_IF_ERROR(sumTo(split.partitionCounts, split.count, manifest.haloNodes.size(),
+                                 absl::StrCat("partition_counts of split '", split.name, "'")));
+  }
+  return absl::OkStatus();
+}
+
+std::set<std::string> expectedFiles(const Manifest& manifest) {
+  const Schema& schema = manifest.schema;
+  std::set<std::string> files;
+  for (int t = 0; t < static_cast<int>(schema.nodeTypes.size()); ++t) files.insert(gidMapPath(schema, t));
+  for (int k = 0; k < manifest.numPartitions(); ++k) {
+    for (int t = 0; t < static_cast<int>(schema.nodeTypes.size()); ++t) {
+      files.insert(originalIdsPath(schema, k, t));
+      for (const FeatureSpec& f : schema.nodeTypes[t].features) files.insert(nodeFeaturePath(schema, k, t, f.name));
+    }
+    for (const SplitInfo& split : manifest.splits) files.insert(splitPath(schema, k, split.nodeType, split.name));
+    for (int r = 0; r < static_cast<int>(schema.relations.size()); ++r) {
+      for (const char* array : {"indptr", "neighbors", "edge_ids"}) files.insert(relationPath(schema, k, r, array));
+      for (const FeatureSpec& f : schema.relations[r].features) files.insert(edgeFeaturePath(schema, k, r, f.name));
+    }
+  }
+  return files;
+}
+
+absl::Status checkFiles(const Manifest& manifest) {
+  // Bounded before the list is made: K times the schema could be far more than the document itself.
+  size_t perPartition = manifest.splits.size();
+  for (const NodeType& type : manifest.schema.nodeTypes) perPartition += 1 + type.features.size();
+  for (const Relation& relation : manifest.schema.relations) perPartition += 3 + relation.features.size();
+  const size_t expected = perPartition * manifest.haloNodes.size() + manifest.schema.nodeTypes.size();
+  if (expected != manifest.files.size()) {
+    return bad(absl::StrCat("lists ", manifest.files.size(), " files where its schema calls for ", expected));
+  }
+  for (const std::string& path : expectedFiles(manifest)) {
+    if (manifest.files.count(path) == 0) return bad(absl::StrCat("does not list the file ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> sealManifest(std::string text) {
+  const size_t key = text.find(kChecksumKey);
+  const size_t at = key + std::strlen(kChecksumKey);
+  if (key == std::string::npos || at + kChecksumDigits > text.size()) {
+    return absl::NotFoundError("the document has no key 'checksum'");
+  }
+  text.replace(at, kChecksumDigits, kChecksumDigits, '0');
+  const uint64_t sum = checksum64(std::as_bytes(std::span(text.data(), text.size())));
+  char digits[kChecksumDigits + 1];
+  std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(sum));
+  text.replace(at, kChecksumDigits, digits);
+  return text;
+}
+
+absl::Status checkManifest(const Manifest& manifest) {
+  if (manifest.haloNodes.empty() || manifest.haloNodes.size() > kMaxPartitions) {
+    return bad(absl::StrCat("has ", manifest.haloNodes.size(), " partitions; 1 to ", kMaxPartitions, " are possible"));
+  }
+  FARHOP_RETURN_IF_ERROR(checkNodeTypes(manifest));
+  FARHOP_RETURN_IF_ERROR(checkRelations(manifest));
+  FARHOP_RETURN_IF_ERROR(checkSplits(manifest));
+  return checkFiles(manifest);
+}
+
+}  // namespace farhop::partition

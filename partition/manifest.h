@@ -1,0 +1,62 @@
+// graph.json: what a store holds. docs/store-format.md, "graph.json".
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "partition/schema.h"
+
+namespace farhop::partition {
+
+inline constexpr int kStoreFormatVersion = 1;
+inline constexpr char kStoreFormatName[] = "farhop-graph-store";
+// What parseManifest() reads at most. 2^16 partitions of a hundred arrays stay below it.
+inline constexpr size_t kMaxManifestBytes = size_t{1} << 30;
+
+struct SplitInfo {
+  std::string name;
+  int nodeType = 0;
+  uint64_t count = 0;                    // over all partitions
+  std::vector<uint64_t> partitionCounts;
+};
+
+struct StoredFile {
+  uint64_t bytes = 0;
+  uint64_t checksum = 0;  // XXH3-64 of the whole file
+};
+
+struct Manifest {
+  std::string dataset;
+  std::string task;
+  int64_t numClasses = 0;
+  std::string method;  // how the nodes were assigned: "metis", "random", ...
+  uint64_t seed = 0;
+  Schema schema;
+  std::vector<std::vector<uint64_t>> offsets;         // [node type][K + 1], as PartitionBook
+  std::vector<std::vector<uint64_t>> partitionEdges;  // [relation][K]: edges whose destination k owns
+  std::vector<std::vector<uint64_t>> remoteEdges;     // [relation][K]: those of them whose source k does not own
+  std::vector<uint64_t> haloNodes;                    // [K]: distinct sources of those, over all relations
+  std::vector<SplitInfo> splits;
+  std::map<std::string, StoredFile> files;            // by path relative to the store
+
+  int numPartitions() const { return static_cast<int>(haloNodes.size()); }
+};
+
+// The text of graph.json, with its own checksum in it.
+std::string formatManifest(const Manifest& manifest);
+
+// Parses and checks: format and version, the file's own checksum, types, ranges and sums. Hostile input is an
+// error, never a crash (fuzzed). Messages do not name the file: the caller does.
+absl::StatusOr<Manifest> parseManifest(absl::string_view text);
+
+// Puts the right checksum into a manifest's text; NotFound when it has no place for one.
+absl::StatusOr<std::string> sealManifest(std::string text);
+
+// Counts, ranges and references of a manifest agree with each other, and `files` lists exactly the files that
+// the schema calls for. Part of parseManifest().
+absl::Status checkManifest(const Manifest& manifest);
+
+}  // namespace farhop::partition

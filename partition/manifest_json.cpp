@@ -1,0 +1,273 @@
+// graph.json to and from Manifest. The JSON library's exceptions are never reached: every value's type is
+// checked before it is read.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/numbers.h"
+#include "partition/manifest.h"
+
+namespace farhop::partition {
+namespace {
+
+// Keeps keys in the order they are written, so that the file reads from general to particular.
+using Json = nlohmann::ordered_json;
+
+constexpr char kUnsealed[] = "0000000000000000";
+
+std::string hex(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+Json featuresJson(const std::vector<FeatureSpec>& features) {
+  Json list = Json::array();
+  for (const FeatureSpec& feature : features) {
+    list.push_back({{"name", feature.name},
+                    {"dtype", std::string(dtypeName(feature.dtype))},
+                    {"row_shape", feature.rowShape}});
+  }
+  return list;
+}
+
+// One object of the document; `where` is its place in it, for messages.
+class ObjectReader {
+ public:
+  static absl::StatusOr<ObjectReader> make(const Json& json, std::string where) {
+    if (!json.is_object()) return absl::DataLossError(absl::StrCat(where, " is not an object"));
+    return ObjectReader(json, std::move(where));
+  }
+
+  const std::string& where() const { return where_; }
+  bool has(const char* key) const { return json_->contains(key); }
+
+  absl::StatusOr<const Json*> get(const char* key) const {
+    auto found = json_->find(key);
+    if (found == json_->end()) return absl::DataLossError(absl::StrCat(where_, " has no key '", key, "'"));
+    return &*found;
+  }
+  absl::StatusOr<std::string> text(const char* key) const {
+    FARHOP_ASSIGN_OR_RETURN(const Json* value, get(key));
+    if (!value->is_string()) return wrongType(key, "a string");
+    return value->get<std::string>();
+  }
+  absl::StatusOr<uint64_t> number(const char* key) const {
+    FARHOP_ASSIGN_OR_RETURN(const Json* value, get(key));
+    if (!value->is_number_unsigned()) return wrongType(key, "a whole number that is not negative");
+    return value->get<uint64_t>();
+  }
+  absl::StatusOr<std::vector<uint64_t>> numbers(const char* key) const {
+    FARHOP_ASSIGN_OR_RETURN(const Json* value, list(key));
+    std::vector<uint64_t> numbers;
+    numbers.reserve(value->size());
+    for (const Json& element : *value) {
+      if (!element.is_number_unsigned()) return wrongType(key, "a list of whole numbers that are not negative");
+      numbers.push_back(element.get<uint64_t>());
+    }
+    return numbers;
+  }
+  absl::StatusOr<const Json*> list(const char* key) const {
+    FARHOP_ASSIGN_OR_RETURN(const Json* value, get(key));
+    if (!value->is_array()) return wrongType(key, "a list");
+    return value;
+  }
+  // Calls read(ObjectReader) for each object of a list.
+  template <typename Read>
+  absl::Status eachObject(const char* key, const Read& read) const {
+    FARHOP_ASSIGN_OR_RETURN(const Json* value, list(key));
+    for (size_t i = 0; i < value->size(); ++i) {
+      FARHOP_ASSIGN_OR_RETURN(ObjectReader element, make((*value)[i], absl::StrCat(where_, ".", key, "[", i, "]")));
+      FARHOP_RETURN_IF_ERROR(read(element));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status wrongType(const char* key, absl::string_view wanted) const {
+    return absl::DataLossError(absl::StrCat(where_, ".", key, " is not ", wanted));
+  }
+
+ private:
+  ObjectReader(const Json& json, std::string where) : json_(&json), where_(std::move(where)) {}
+  const Json* json_;
+  std::string where_;
+};
+
+absl::Status readFeatures(const ObjectReader& owner, std::vector<FeatureSpec>* features) {
+  return owner.eachObject("features", [&](const ObjectReader& object) -> absl::Status {
+    FeatureSpec feature;
+    FARHOP_ASSIGN_OR_RETURN(feature.name, object.text("name"));
+    FARHOP_ASSIGN_OR_RETURN(std::string dtype, object.text("dtype"));
+    auto known = dtypeFromName(dtype);
+    if (!known.ok()) return annotate(known.status(), object.where());
+    feature.dtype = *known;
+    FARHOP_ASSIGN_OR_RETURN(feature.rowShape, object.numbers("row_shape"));
+    features->push_back(std::move(feature));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status readNodeTypes(const ObjectReader& root, Manifest* manifest) {
+  return root.eachObject("node_types", [&](const ObjectReader& object) -> absl::Status {
+    NodeType type;
+    FARHOP_ASSIGN_OR_RETURN(type.name, object.text("name"));
+    FARHOP_ASSIGN_OR_RETURN(type.count, object.number("count"));
+    FARHOP_RETURN_IF_ERROR(readFeatures(object, &type.features));
+    FARHOP_ASSIGN_OR_RETURN(std::vector<uint64_t> offsets, object.numbers("offsets"));
+    manifest->offsets.push_back(std::move(offsets));
+    manifest->schema.nodeTypes.push_back(std::move(type));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status readRelations(const ObjectReader& root, Manifest* manifest) {
+  Schema& schema = manifest->schema;
+  return root.eachObject("relations", [&](const ObjectReader& object) -> absl::Status {
+    Relation relation;
+    FARHOP_ASSIGN_OR_RETURN(relation.name, object.text("name"));
+    FARHOP_ASSIGN_OR_RETURN(std::string source, object.text("source"));
+    FARHOP_ASSIGN_OR_RETURN(std::string destination, object.text("destination"));
+    auto sourceIndex = schema.nodeTypeIndex(source), destinationIndex = schema.nodeTypeIndex(destination);
+    if (!sourceIndex.ok()) return annotate(sourceIndex.status(), absl::StrCat(object.where(), ".source"));
+    if (!destinationIndex.ok()) return annotate(destinationIndex.status(), absl::StrCat(object.where(), ".destination"));
+    relation.source = *sourceIndex;
+    relation.destination = *destinationIndex;
+    FARHOP_ASSIGN_OR_RETURN(relation.count, object.number("count"));
+    if (object.has("reverse_of")) {
+      FARHOP_ASSIGN_OR_RETURN(uint64_t forward, object.number("reverse_of"));
+      if (forward >= schema.relations.size()) {
+        return object.wrongType("reverse_of", "the index of an earlier relation");
+      }
+      relation.reverseOf = static_cast<int>(forward);
+    }
+    FARHOP_RETURN_IF_ERROR(readFeatures(object, &relation.features));
+    FARHOP_ASSIGN_OR_RETURN(std::vector<uint64_t> edges, object.numbers("partition_edges"));
+    FARHOP_ASSIGN_OR_RETURN(std::vector<uint64_t> remote, object.numbers("remote_edges"));
+    manifest->partitionEdges.push_back(std::move(edges));
+    manifest->remoteEdges.push_back(std::move(remote));
+    schema.relations.push_back(std::move(relation));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status readSplits(const ObjectReader& root, Manifest* manifest) {
+  return root.eachObject("splits", [&](const ObjectReader& object) -> absl::Status {
+    SplitInfo split;
+    FARHOP_ASSIGN_OR_RETURN(split.name, object.text("name"));
+    FARHOP_ASSIGN_OR_RETURN(std::string type, object.text("node_type"));
+    auto index = manifest->schema.nodeTypeIndex(type);
+    if (!index.ok()) return annotate(index.status(), absl::StrCat(object.where(), ".node_type"));
+    split.nodeType = *index;
+    FARHOP_ASSIGN_OR_RETURN(split.count, object.number("count"));
+    FARHOP_ASSIGN_OR_RETURN(split.partitionCounts, object.numbers("partition_counts"));
+    manifest->splits.push_back(std::move(split));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status readFiles(const ObjectReader& root, Manifest* manifest) {
+  FARHOP_ASSIGN_OR_RETURN(const Json* files, root.get("files"));
+  if (!files->is_object()) return root.wrongType("files", "an object");
+  for (auto it = files->begin(); it != files->end(); ++it) {
+    const std::string where = absl::StrCat(root.where(), ".files[", it.key(), "]");
+    FARHOP_ASSIGN_OR_RETURN(ObjectReader object, ObjectReader::make(it.value(), where));
+    StoredFile file;
+    FARHOP_ASSIGN_OR_RETURN(file.bytes, object.number("bytes"));
+    FARHOP_ASSIGN_OR_RETURN(std::string checksum, object.text("xxh3_64"));
+    if (checksum.size() != 16 || !absl::SimpleHexAtoi(checksum, &file.checksum)) {
+      return object.wrongType("xxh3_64", "16 hexadecimal digits");
+    }
+    manifest->files[it.key()] = file;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status readManifest(const ObjectReader& root, Manifest* manifest) {
+  FARHOP_ASSIGN_OR_RETURN(manifest->dataset, root.text("dataset"));
+  FARHOP_ASSIGN_OR_RETURN(manifest->task, root.text("task"));
+  FARHOP_ASSIGN_OR_RETURN(uint64_t numClasses, root.number("num_classes"));
+  if (numClasses > INT32_MAX) return root.wrongType("num_classes", "below 2^31");
+  manifest->numClasses = static_cast<int64_t>(numClasses);
+  FARHOP_ASSIGN_OR_RETURN(manifest->method, root.text("method"));
+  FARHOP_ASSIGN_OR_RETURN(manifest->seed, root.number("seed"));
+  FARHOP_ASSIGN_OR_RETURN(manifest->haloNodes, root.numbers("halo_nodes"));
+  FARHOP_RETURN_IF_ERROR(readNodeTypes(root, manifest));
+  FARHOP_RETURN_IF_ERROR(readRelations(root, manifest));
+  FARHOP_RETURN_IF_ERROR(readSplits(root, manifest));
+  return readFiles(root, manifest);
+}
+
+}  // namespace
+
+std::string formatManifest(const Manifest& manifest) {
+  const Schema& schema = manifest.schema;
+  Json root = {{"format", kStoreFormatName},       {"version", kStoreFormatVersion}, {"checksum", kUnsealed},
+               {"dataset", manifest.dataset},      {"task", manifest.task},          {"num_classes", manifest.numClasses},
+               {"method", manifest.method},        {"seed", manifest.seed},          {"halo_nodes", manifest.haloNodes}};
+  Json& types = root["node_types"] = Json::array();
+  for (size_t t = 0; t < schema.nodeTypes.size(); ++t) {
+    const NodeType& type = schema.nodeTypes[t];
+    types.push_back({{"name", type.name},
+                     {"count", type.count},
+                     {"offsets", manifest.offsets[t]},
+                     {"features", featuresJson(type.features)}});
+  }
+  Json& relations = root["relations"] = Json::array();
+  for (size_t r = 0; r < schema.relations.size(); ++r) {
+    const Relation& relation = schema.relations[r];
+    Json object = {{"name", relation.name},
+                   {"source", schema.nodeTypes[relation.source].name},
+                   {"destination", schema.nodeTypes[relation.destination].name},
+                   {"count", relation.count},
+                   {"partition_edges", manifest.partitionEdges[r]},
+                   {"remote_edges", manifest.remoteEdges[r]},
+                   {"features", featuresJson(relation.features)}};
+    if (relation.reverseOf >= 0) object["reverse_of"] = relation.reverseOf;
+    relations.push_back(std::move(object));
+  }
+  Json& splits = root["splits"] = Json::array();
+  for (const SplitInfo& split : manifest.splits) {
+    splits.push_back({{"name", split.name},
+                      {"node_type", schema.nodeTypes[split.nodeType].name},
+                      {"count", split.count},
+                      {"partition_counts", split.partitionCounts}});
+  }
+  Json& files = root["files"] = Json::object();
+  for (const auto& [path, file] : manifest.files) {
+    files[path] = {{"bytes", file.bytes}, {"xxh3_64", hex(file.checksum)}};
+  }
+  // Names come from users and need not be UTF-8; what is not is replaced rather than refused.
+  const std::string text = root.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  auto sealed = sealManifest(text);
+  return sealed.ok() ? *std::move(sealed) : text;
+}
+
+absl::StatusOr<Manifest> parseManifest(absl::string_view text) {
+  if (text.size() > kMaxManifestBytes) {
+    return absl::DataLossError(absl::StrCat("is ", text.size(), " bytes long; at most ", kMaxManifestBytes, " are read"));
+  }
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (json.is_discarded()) return absl::DataLossError("is not JSON; it is damaged or was not written by Farhop");
+  FARHOP_ASSIGN_OR_RETURN(ObjectReader root, ObjectReader::make(json, "the document"));
+  FARHOP_ASSIGN_OR_RETURN(std::string format, root.text("format"));
+  if (format != kStoreFormatName) {
+    return absl::InvalidArgumentError(absl::StrCat("describes a '", format.substr(0, 60), "', not a Farhop graph store"));
+  }
+  FARHOP_ASSIGN_OR_RETURN(uint64_t version, root.number("version"));
+  if (version > kStoreFormatVersion) {
+    return absl::FailedPreconditionError(absl::StrCat("format version ", version, " is newer than this build reads (",
+                                                      kStoreFormatVersion, "); update Farhop"));
+  }
+  if (version != kStoreFormatVersion) {
+    return absl::DataLossError(absl::StrCat("format version ", version, " never existed"));
+  }
+  FARHOP_ASSIGN_OR_RETURN(std::string sealed, sealManifest(std::string(text)));
+  if (sealed != text) {
+    return absl::DataLossError("its checksum does not match: it was damaged or edited; copy or write the store again");
+  }
+  Manifest manifest;
+  FARHOP_RETURN_IF_ERROR(readManifest(root, &manifest));
+  FARHOP_RETURN_IF_ERROR(checkManifest(manifest));
+  return manifest;
+}
+
+}  // namespace farhop::partition

@@ -1,0 +1,41 @@
+// Which partition owns which node: METIS k-way, or random.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "partition/dataset.h"
+
+namespace farhop::partition {
+
+struct PartitionAssignment {
+  int numPartitions = 0;
+  std::vector<std::vector<int32_t>> partitionOf;  // [node type][original id]
+};
+
+enum class PartitionMethod { kMetis, kRandom };
+absl::StatusOr<PartitionMethod> parsePartitionMethod(absl::string_view name);  // "metis" or "random"
+absl::string_view partitionMethodName(PartitionMethod method);
+
+struct PartitionOptions {
+  int parts = 1;
+  PartitionMethod method = PartitionMethod::kMetis;
+  // The same seed, data set and options give the same assignment.
+  uint64_t seed = 0;
+  // Every partition also gets its share of the seeds of split "train"; without such a split no effect.
+  bool balanceTrain = true;
+};
+
+// kMetis cuts few edges of the undirected union of all relations over all node types (parallel edges count as
+// one of that weight, self loops not at all) with about n/K nodes per partition: G. Karypis, V. Kumar,
+// "Multilevel k-way Partitioning Scheme for Irregular Graphs", JPDC 1998, as METIS 5 implements it.
+// InvalidArgument when K exceeds the number of nodes, OutOfRange when the graph exceeds METIS's integers.
+// kRandom deals the nodes of each type evenly, keyed by seed, type name and original id.
+absl::StatusOr<PartitionAssignment> assignPartitions(const Dataset& dataset, const PartitionOptions& options);
+
+// InvalidArgument when the assignment does not fit the data set.
+absl::Status checkAssignment(const Dataset& dataset, const PartitionAssignment& assignment);
+
+}  // namespace farhop::partition

@@ -1,0 +1,144 @@
+#include "partition/staged_directory.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "base/file.h"
+#include "partition/layout.h"
+
+namespace farhop::partition {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The directory that `path` lies in and its last component, also for "a/b/" and "b".
+std::pair<std::string, std::string> splitPathName(const std::string& path) {
+  fs::path clean = fs::path(path).lexically_normal();
+  if (!clean.has_filename()) clean = clean.parent_path();
+  const std::string parent = clean.parent_path().string();
+  return {parent.empty() ? "." : parent, clean.filename().string()};
+}
+
+absl::StatusOr<FileDescriptor> lockDirectory(const std::string& path) {
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return errnoStatus(absl::StrCat("opening ", path), errno);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return errnoStatus(absl::StrCat("locking ", path), errno);
+  return fd;
+}
+
+void removeTree(const std::string& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+// What interrupted runs for the same name left behind.
+void removeAbandoned(const std::string& parent, const std::string& prefix) {
+  std::error_code error;
+  for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.compare(0, prefix.size(), prefix) != 0) continue;
+    auto lock = lockDirectory(it->path().string());
+    if (lock.ok()) removeTree(it->path().string());
+  }
+}
+
+absl::Status checkReplaceable(const std::string& directory, bool force) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(directory, error);
+  if (!fs::exists(status)) return absl::OkStatus();
+  if (fs::is_directory(status) && fs::is_empty(directory, error) && !error) return absl::OkStatus();
+  if (!fs::is_directory(status) || !pathExists(absl::StrCat(directory, "/", kManifestFile))) {
+    return absl::FailedPreconditionError(absl::StrCat(directory, " exists and is no graph store (no ", kManifestFile,
+                                                      "); it is not touched. Choose another name or remove it"));
+  }
+  if (!force) {
+    return absl::AlreadyExistsError(absl::StrCat(directory, " is a graph store already; --force replaces it"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status syncTree(const std::string& root) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    if (it->is_directory()) FARHOP_RETURN_IF_ERROR(syncDirectory(it->path().string()));
+  }
+  if (error) return errnoStatus(absl::StrCat("reading ", root), error.value());
+  return syncDirectory(root);
+}
+
+}  // namespace
+
+absl::StatusOr<StagedDirectory> StagedDirectory::create(const std::string& directory, bool force) {
+  const auto [parent, name] = splitPathName(directory);
+  if (name.empty() || name == "." || name == "..") {
+    return absl::InvalidArgumentError(absl::StrCat("'", directory, "' is no name for a store's directory"));
+  }
+  StagedDirectory staged;
+  staged.final_ = absl::StrCat(parent, "/", name);
+  staged.force_ = force;
+  FARHOP_RETURN_IF_ERROR(checkReplaceable(staged.final_, force));
+  FARHOP_RETURN_IF_ERROR(makeDirectories(parent));
+  const std::string prefix = absl::StrCat(".", name, ".tmp-");
+  removeAbandoned(parent, prefix);
+
+  std::string pattern = absl::StrCat(parent, "/", prefix, ::getpid(), "-XXXXXX");
+  if (::mkdtemp(pattern.data()) == nullptr) return errnoStatus(absl::StrCat("creating ", pattern), errno);
+  staged.temporary_ = pattern;
+  if (::chmod(pattern.c_str(), 0755) != 0) return errnoStatus(absl::StrCat("chmod of ", pattern), errno);
+  auto lock = lockDirectory(pattern);
+  // File systems without locks: then nothing tells an abandoned directory, and it stays.
+  if (lock.ok()) staged.lock_ = *std::move(lock);
+  return staged;
+}
+
+StagedDirectory::StagedDirectory(StagedDirectory&& other) noexcept
+    : final_(std::move(other.final_)),
+      temporary_(std::exchange(other.temporary_, std::string())),
+      force_(other.force_),
+      lock_(std::move(other.lock_)) {}
+
+StagedDirectory::~StagedDirectory() {
+  if (!temporary_.empty()) removeTree(temporary_);
+}
+
+absl::Status StagedDirectory::commit() {
+  FARHOP_RETURN_IF_ERROR(syncTree(temporary_));
+  FARHOP_RETURN_IF_ERROR(checkReplaceable(final_, force_));
+  const std::string parent = splitPathName(final_).first;
+  // A rename onto a missing or empty directory is atomic.
+  if (::rename(temporary_.c_str(), final_.c_str()) == 0) {
+    temporary_.clear();
+    return syncDirectory(parent);
+  }
+  if (errno != ENOTEMPTY && errno != EEXIST) {
+    return errnoStatus(absl::StrCat("renaming ", temporary_, " to ", final_), errno);
+  }
+  // Swaps the old store and the new one; there is no moment without a store.
+  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0) {
+    if (errno != EINVAL && errno != ENOSYS) {
+      return errnoStatus(absl::StrCat("exchanging ", temporary_, " and ", final_), errno);
+    }
+    // File systems that cannot swap: the old store goes first.
+    std::error_code error;
+    fs::remove_all(final_, error);
+    if (error) return errnoStatus(absl::StrCat("removing ", final_), error.value());
+    if (::rename(temporary_.c_str(), final_.c_str()) != 0) {
+      return errnoStatus(absl::StrCat("renaming ", temporary_, " to ", final_), errno);
+    }
+    temporary_.clear();
+    return syncDirectory(parent);
+  }
+  FARHOP_RETURN_IF_ERROR(syncDirectory(parent));
+  removeTree(std::exchange(temporary_, std::string()));  // now the old store
+  return absl::OkStatus();
+}
+
+}  // namespace farhop::partition

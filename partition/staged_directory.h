@@ -1,0 +1,38 @@
+// A directory that appears whole or not at all: filled under a temporary name beside its final one, synced,
+// then renamed into place.
+#pragma once
+
+#include <string>
+
+#include "base/socket.h"
+#include "base/status.h"
+
+namespace farhop::partition {
+
+// Not thread-safe. Destroyed without commit(), it removes what was written. A process that dies leaves
+// ".NAME.tmp-PID-..." behind, which the next create() for the same name removes (a lock on the directory tells
+// the dead from the living).
+class StagedDirectory {
+ public:
+  // `directory` is the final name. AlreadyExists when there is a store and not `force`; FailedPrecondition when
+  // there is something else than a store or an empty directory, which no option replaces.
+  static absl::StatusOr<StagedDirectory> create(const std::string& directory, bool force);
+  StagedDirectory(StagedDirectory&& other) noexcept;
+  StagedDirectory& operator=(StagedDirectory&&) = delete;
+  ~StagedDirectory();
+
+  // Where to write.
+  const std::string& path() const { return temporary_; }
+  // Syncs every directory inside and renames. Files must have been synced by their writers.
+  absl::Status commit();
+
+ private:
+  StagedDirectory() = default;
+
+  std::string final_;
+  std::string temporary_;  // empty once committed
+  bool force_ = false;
+  FileDescriptor lock_;
+};
+
+}  // namespace farhop::partition
