@@ -188,16 +188,28 @@ absl::StatusOr<GraphShard> GraphStore::openPartition(int partition) const {
   return shard;
 }
 
-absl::StatusOr<std::span<const uint64_t>> GraphStore::gidsByOriginalId(int nodeType) const {
+absl::StatusOr<std::span<const uint64_t>> GraphStore::openGlobal(const std::string& path, uint64_t elements) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  auto known = gidMaps_.find(nodeType);
-  if (known == gidMaps_.end()) {
+  auto known = globals_.find(path);
+  if (known == globals_.end()) {
     const ArrayOpener opener(directory_, manifest_);
-    FARHOP_ASSIGN_OR_RETURN(NpyArray array, opener.open(gidMapPath(schema(), nodeType), DType::kUInt64,
-                                                        {book_.numNodes(nodeType)}));
-    known = gidMaps_.emplace(nodeType, std::move(array)).first;
+    FARHOP_ASSIGN_OR_RETURN(NpyArray array, opener.open(path, DType::kUInt64, {elements}));
+    known = globals_.emplace(path, std::move(array)).first;
   }
   return known->second.as<uint64_t>();
+}
+
+absl::StatusOr<std::span<const uint64_t>> GraphStore::gidsByOriginalId(int nodeType) const {
+  return openGlobal(gidMapPath(schema(), nodeType), book_.numNodes(nodeType));
+}
+
+absl::StatusOr<std::span<const uint64_t>> GraphStore::splitOriginalIds(const std::string& name, int nodeType) const {
+  for (const SplitInfo& split : splits()) {
+    if (split.name != name || split.nodeType != nodeType) continue;
+    return openGlobal(globalSplitPath(schema(), nodeType, name), split.count);
+  }
+  return absl::NotFoundError(absl::StrCat(directory_, " has no split '", name, "' of node type '",
+                                          schema().nodeTypes[nodeType].name, "'"));
 }
 
 }  // namespace farhop::partition

@@ -94,6 +94,10 @@ class GraphStore {
   // global/TYPE/gid.npy: original id -> gid. Mapped on first use and kept.
   absl::StatusOr<std::span<const uint64_t>> gidsByOriginalId(int nodeType) const;
 
+  // global/TYPE/split/NAME.npy: original ids of a split's seeds over all partitions, ascending. Mapped on first
+  // use and kept.
+  absl::StatusOr<std::span<const uint64_t>> splitOriginalIds(const std::string& name, int nodeType) const;
+
   // Checks every checksum and every invariant of the format; OK or the first problems found, each naming its
   // file. `report` gets a line per check where given.
   absl::Status verify(std::vector<std::string>* report = nullptr) const;
@@ -107,7 +111,9 @@ class GraphStore {
   PartitionBook book_;
   uint64_t fingerprint_ = 0;
   mutable std::mutex mutex_;
-  mutable std::map<int, NpyArray> gidMaps_;  // guarded by mutex_
+  absl::StatusOr<std::span<const uint64_t>> openGlobal(const std::string& path, uint64_t elements) const;
+
+  mutable std::map<std::string, NpyArray> globals_;  // by path; guarded by mutex_
 };
 
 }  // namespace farhop::partition

@@ -78,6 +78,10 @@ std::string gidMapPath(const Schema& schema, int nodeType) {
   return absl::StrCat("global/", pathComponent(schema.nodeTypes[nodeType].name), "/gid.npy");
 }
 
+std::string globalSplitPath(const Schema& schema, int nodeType, absl::string_view split) {
+  return absl::StrCat("global/", pathComponent(schema.nodeTypes[nodeType].name), "/split/", pathComponent(split), ".npy");
+}
+
 std::string canonicalSplitName(absl::string_view name) {
   if (name == "val" || name == "valid") return "validation";
   return std::string(name);

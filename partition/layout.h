@@ -27,6 +27,7 @@ std::string splitPath(const Schema& schema, int partition, int nodeType, absl::s
 std::string relationPath(const Schema& schema, int partition, int relation, absl::string_view array);
 std::string edgeFeaturePath(const Schema& schema, int partition, int relation, absl::string_view feature);
 std::string gidMapPath(const Schema& schema, int nodeType);
+std::string globalSplitPath(const Schema& schema, int nodeType, absl::string_view split);
 
 // "val" and "valid" mean "validation"; every other name means itself.
 std::string canonicalSplitName(absl::string_view name);

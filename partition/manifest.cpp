@@ -129,6 +129,7 @@ std::set<std::string> expectedFiles(const Manifest& manifest) {
   const Schema& schema = manifest.schema;
   std::set<std::string> files;
   for (int t = 0; t < static_cast<int>(schema.nodeTypes.size()); ++t) files.insert(gidMapPath(schema, t));
+  for (const SplitInfo& split : manifest.splits) files.insert(globalSplitPath(schema, split.nodeType, split.name));
   for (int k = 0; k < manifest.numPartitions(); ++k) {
     for (int t = 0; t < static_cast<int>(schema.nodeTypes.size()); ++t) {
       files.insert(originalIdsPath(schema, k, t));
@@ -148,7 +149,8 @@ absl::Status checkFiles(const Manifest& manifest) {
   size_t perPartition = manifest.splits.size();
   for (const NodeType& type : manifest.schema.nodeTypes) perPartition += 1 + type.features.size();
   for (const Relation& relation : manifest.schema.relations) perPartition += 3 + relation.features.size();
-  const size_t expected = perPartition * manifest.haloNodes.size() + manifest.schema.nodeTypes.size();
+  const size_t expected = perPartition * manifest.haloNodes.size() + manifest.schema.nodeTypes.size() +
+                          manifest.splits.size();
   if (expected != manifest.files.size()) {
     return bad(absl::StrCat("lists ", manifest.files.size(), " files where its schema calls for ", expected));
   }

@@ -154,6 +154,8 @@ class StoreWriter {
         const uint64_t gid = gids_[split.nodeType][id];
         seeds[static_cast<size_t>(assignment_.partitionOf[split.nodeType][id])].push_back(gid);
       }
+      FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(globalSplitPath(schema(), split.nodeType, split.name),
+                                                   split.ids.size(), [&](uint64_t i) { return split.ids[i]; }));
       for (int k = 0; k < parts(); ++k) {
         const std::vector<uint64_t>& own = seeds[static_cast<size_t>(k)];
         FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(splitPath(schema(), k, split.nodeType, split.name), own.size(),

@@ -1,0 +1,256 @@
+// The same batch everywhere: whatever the partitions, machines, threads and transports.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "partition/dataset.h"
+#include "tests/fixture_graphs.h"
+#include "tests/sampling_cluster.h"
+#include "tests/temporary_directory.h"
+
+namespace farhop::testing {
+namespace {
+
+struct Layout {
+  int parts;
+  int machines;
+};
+constexpr Layout kLayouts[] = {{1, 1}, {2, 2}, {3, 3}, {5, 5}, {5, 2}, {3, 1}};
+
+sampler::SamplingOptions samplingOptions(const partition::Schema& schema, std::vector<int64_t> fanouts) {
+  sampler::SamplingOptions options;
+  for (int64_t fanout : fanouts) {
+    options.fanouts.emplace_back(schema.relations.size(), fanout);
+  }
+  options.seed = 7;
+  options.edgeIds = true;
+  return options;
+}
+
+// Samples on every layout, from its first and last machine, with 1 and 4 threads, and expects the same as on one
+// partition. Returns that.
+std::vector<CanonicalBatch> expectSameEverywhere(const FixtureOptions& fixture, int seedType,
+                                                 const std::vector<uint64_t>& seeds, uint64_t batchSize,
+                                                 const std::vector<std::vector<int64_t>>& fanouts) {
+  std::vector<CanonicalBatch> reference;
+  for (const Layout& layout : kLayouts) {
+    TemporaryDirectory directory;
+    writeFixtureStore(fixture, layout.parts, directory / "store");
+    SamplingCluster cluster(directory / "store", layout.machines, rpc::TransportKind::kInProcess, 256);
+    sampler::SamplingOptions options = samplingOptions(cluster.store().schema(), fanouts.front());
+    if (fanouts.size() == cluster.store().schema().relations.size() && fanouts.size() > 1) {
+      for (size_t hop = 0; hop < options.fanouts.size(); ++hop) {
+        for (size_t r = 0; r < fanouts.size(); ++r) options.fanouts[hop][r] = fanouts[r][hop];
+      }
+    }
+    for (int machine : {0, layout.machines - 1}) {
+      for (int threads : {1, 4}) {
+        const auto batches = cluster.sampleEpoch(machine, seedType, seeds, batchSize, 3, options, {threads, 3});
+        if (reference.empty()) reference = batches;
+        EXPECT_EQ(batches.size(), reference.size());
+        for (size_t i = 0; i < std::min(batches.size(), reference.size()); ++i) {
+          EXPECT_TRUE(batches[i] == reference[i]) << "batch " << i << " differs on " << layout.parts << " partitions of "
+                                                  << layout.machines << " machines, machine " << machine << ", "
+                                                  << threads << " threads";
+        }
+      }
+    }
+  }
+  return reference;
+}
+
+std::vector<uint64_t> firstIds(uint64_t count) {
+  std::vector<uint64_t> ids(count);
+  for (uint64_t i = 0; i < count; ++i) ids[i] = (i * 37) % count;
+  return ids;
+}
+
+// Checks a batch against the data set it was drawn from.
+void expectTrueToGraph(const CanonicalBatch& batch, const partition::Dataset& dataset,
+                       const std::vector<std::vector<int64_t>>& fanouts) {
+  const size_t hops = fanouts.size();
+  for (size_t type = 0; type < batch.nodes.size(); ++type) {
+    const std::set<uint64_t> distinct(batch.nodes[type].begin(), batch.nodes[type].end());
+    ASSERT_EQ(distinct.size(), batch.nodes[type].size()) << "a node is numbered twice";
+    const size_t columns = batch.nodes[type].empty() ? 0 : batch.x[type].size() / batch.nodes[type].size();
+    for (size_t i = 0; i < batch.nodes[type].size(); ++i) {
+      for (size_t c = 0; c < columns; ++c) {
+        ASSERT_EQ(batch.x[type][i * columns + c], fixtureFeature(static_cast<int>(type), batch.nodes[type][i], c));
+      }
+    }
+  }
+  for (size_t r = 0; r < batch.relations.size(); ++r) {
+    const partition::Relation& relation = dataset.schema.relations[r];
+    std::map<uint64_t, std::vector<uint64_t>> inEdges;  // destination -> edge ids
+    const partition::EdgeList& edges = dataset.edges[r];
+    for (uint64_t e = 0; e < relation.count; ++e) inEdges[edges.destination[e]].push_back(e);
+    const auto& sampled = batch.relations[r];
+    for (size_t row = 0; row + 1 < sampled.indptr.size(); ++row) {
+      const uint64_t destination = batch.nodes[relation.destination][row];
+      size_t hop = 0;
+      while (batch.nodesByHop[relation.destination][hop] <= row) ++hop;
+      ASSERT_LT(hop, hops);
+      const uint64_t degree = inEdges[destination].size();
+      const int64_t fanout = fanouts[hop][r];
+      const uint64_t expected = fanout < 0 ? degree : std::min<uint64_t>(degree, static_cast<uint64_t>(fanout));
+      const uint32_t from = sampled.indptr[row], to = sampled.indptr[row + 1];
+      ASSERT_EQ(to - from, expected) << "destination " << destination;
+      std::set<uint64_t> distinct;
+      for (uint32_t i = from; i < to; ++i) {
+        const uint64_t edge = sampled.edgeIds[i];
+        ASSERT_LT(edge, relation.count);
+        ASSERT_TRUE(distinct.insert(edge).second) << "edge " << edge << " drawn twice";
+        ASSERT_EQ(edges.destination[edge], destination);
+        ASSERT_EQ(edges.source[edge], batch.nodes[relation.source][sampled.indices[i]]);
+      }
+    }
+  }
+}
+
+std::vector<std::vector<int64_t>> sameForAll(const std::vector<int64_t>& byHop, size_t relations) {
+  std::vector<std::vector<int64_t>> fanouts;
+  for (int64_t fanout : byHop) fanouts.emplace_back(relations, fanout);
+  return fanouts;
+}
+
+TEST(SameBatch, HoldsOnAnyPartitioning_Homogeneous) {
+  FixtureOptions fixture;
+  fixture.nodes = 200;
+  fixture.edges = 3000;
+  const auto batches = expectSameEverywhere(fixture, 0, firstIds(200), 32, {{4, 3, 2}});
+  ASSERT_EQ(batches.size(), 7u);
+  const auto dataset = makeFixtureDataset(fixture);
+  for (const auto& batch : batches) expectTrueToGraph(batch, dataset, sameForAll({4, 3, 2}, 1));
+}
+
+TEST(SameBatch, HoldsOnAnyPartitioning_TwoNodeTypesThreeRelations) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.nodes = 150;
+  fixture.edges = 1500;
+  const std::vector<std::vector<int64_t>> byRelation = {{5, 3}, {2, -1}, {0, 4}};
+  const auto batches = expectSameEverywhere(fixture, 1, firstIds(76), 20, byRelation);
+  ASSERT_EQ(batches.size(), 4u);
+  const auto dataset = makeFixtureDataset(fixture);
+  for (const auto& batch : batches) expectTrueToGraph(batch, dataset, {{5, 2, 0}, {3, -1, 4}});
+}
+
+TEST(SameBatch, HoldsForRepeatedSeeds_OneSeed_AndIsolatedSeeds) {
+  FixtureOptions fixture;  // the last tenth of the 60 nodes is isolated
+  const auto repeated = expectSameEverywhere(fixture, 0, {5, 5, 2, 5, 2, 0}, 6, {{3, 3}});
+  EXPECT_EQ(repeated[0].seedIndex, (std::vector<uint32_t>{0, 0, 1, 0, 1, 2}));
+  const auto one = expectSameEverywhere(fixture, 0, {1}, 6, {{3, 3}});
+  EXPECT_EQ(one[0].seeds, (std::vector<uint64_t>{1}));
+  const auto isolated = expectSameEverywhere(fixture, 0, {59, 58}, 6, {{3, 3}});
+  EXPECT_EQ(isolated[0].nodes[0], (std::vector<uint64_t>{59, 58}));
+  EXPECT_EQ(isolated[0].relations[0].indices.size(), 0u);
+}
+
+TEST(SameBatch, HoldsForFanoutsBeyondTheDegree_All_AndNone) {
+  FixtureOptions fixture;
+  const auto dataset = makeFixtureDataset(fixture);
+  for (const std::vector<int64_t>& fanouts :
+       std::vector<std::vector<int64_t>>{{1000, 1000}, {-1, -1}, {0, 5}, {5, 0}, {-1, 0, 2}, {0}, {1}}) {
+    for (const auto& batch : expectSameEverywhere(fixture, 0, firstIds(40), 20, {fanouts})) {
+      expectTrueToGraph(batch, dataset, sameForAll(fanouts, 1));
+    }
+  }
+}
+
+TEST(SameBatch, HoldsOverTcpAndSharedMemory) {
+  FixtureOptions fixture;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 2, directory / "store");
+  std::vector<CanonicalBatch> reference;
+  for (auto transport : {rpc::TransportKind::kInProcess, rpc::TransportKind::kUv, rpc::TransportKind::kShm}) {
+    SamplingCluster cluster(directory / "store", 2, transport);
+    const auto options = samplingOptions(cluster.store().schema(), {5, 5});
+    const auto batches = cluster.sampleEpoch(1, 0, firstIds(60), 16, 0, options, {2, 2});
+    if (reference.empty()) reference = batches;
+    EXPECT_TRUE(batches == reference);
+  }
+}
+
+TEST(SameBatch, ChangesWithSeedEpochAndBatchNumber) {
+  FixtureOptions fixture;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 1, directory / "store");
+  SamplingCluster cluster(directory / "store", 1, rpc::TransportKind::kInProcess);
+  auto options = samplingOptions(cluster.store().schema(), {3, 3});
+  const std::vector<uint64_t> seeds = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<uint64_t> twice = {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7};
+  const auto base = cluster.sampleEpoch(0, 0, twice, 8, 0, options, {1, 1});
+  EXPECT_FALSE(base[0] == base[1]);  // the same seeds in batches 0 and 1
+  EXPECT_FALSE(cluster.sampleEpoch(0, 0, seeds, 8, 1, options, {1, 1})[0] == base[0]);
+  options.seed = 8;
+  EXPECT_FALSE(cluster.sampleEpoch(0, 0, seeds, 8, 0, options, {1, 1})[0] == base[0]);
+}
+
+// Every in-edge of a node is drawn equally often over many batches, also by a remote owner. Chi-square at
+// 99.9 %, for the node with most in-edges.
+TEST(SampledEdges, AreUniformOverInEdges) {
+  FixtureOptions fixture;
+  const auto dataset = makeFixtureDataset(fixture);
+  std::map<uint64_t, int> degree;
+  for (uint64_t e = 0; e < dataset.schema.relations[0].count; ++e) ++degree[dataset.edges[0].destination[e]];
+  const auto hub = std::max_element(degree.begin(), degree.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 2, directory / "store");
+  SamplingCluster cluster(directory / "store", 2, rpc::TransportKind::kInProcess);
+  const auto options = samplingOptions(cluster.store().schema(), {3});
+  constexpr int kBatches = 3000;
+  for (int machine : {0, 1}) {
+    const auto batches = cluster.sampleEpoch(machine, 0, std::vector<uint64_t>(kBatches, hub->first), 1, 0, options, {1, 4});
+    std::map<uint64_t, int> counts;
+    for (const auto& batch : batches) {
+      for (uint64_t edge : batch.relations[0].edgeIds) ++counts[edge];
+    }
+    const double expected = 3.0 * kBatches / hub->second;
+    double chi = 0;
+    for (const auto& [edge, count] : counts) chi += std::pow(count - expected, 2) / expected;
+    ASSERT_EQ(static_cast<int>(counts.size()), hub->second);
+    // Wilson-Hilferty approximation of the quantile; draws without replacement vary less, never more.
+    const double k = hub->second - 1;
+    EXPECT_LT(chi, k * std::pow(1 - 2 / (9 * k) + 3.09 * std::sqrt(2 / (9 * k)), 3)) << "machine " << machine;
+  }
+}
+
+TEST(Exchange, SendsNothing_WhenNoRelationDrawsOrNoNodeIsRemote) {
+  FixtureOptions fixture;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 2, directory / "store");
+  SamplingCluster cluster(directory / "store", 2, rpc::TransportKind::kInProcess);
+  const auto options = samplingOptions(cluster.store().schema(), {0, 0});
+  cluster.sampleEpoch(0, 0, firstIds(60), 16, 0, options, {1, 1});
+  EXPECT_EQ(cluster.machine(0).metrics->neighborMessages.value(), 0);
+  cluster.sampleEpoch(0, 0, firstIds(60), 60, 0, samplingOptions(cluster.store().schema(), {2}), {1, 1});
+  EXPECT_EQ(cluster.machine(0).metrics->neighborMessages.value(), 1);  // one message per hop and machine
+}
+
+TEST(Features, OfNodesThatAreNotPulled_AreNeverRead) {
+  FixtureOptions fixture;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 2, directory / "store");
+  SamplingCluster cluster(directory / "store", 2, rpc::TransportKind::kInProcess);
+  sampler::SeedSet set;
+  set.all = firstIds(60);
+  sampler::DealOptions deal;
+  deal.deal = sampler::Deal::kGlobal;
+  auto& self = cluster.machine(0);
+  sampler::BatchStream stream(self.graph, self.agent.get(), *sampler::SeedDealer::make(set, deal),
+                              samplingOptions(cluster.store().schema(), {5, 5}), {1, 2}, self.metrics);
+  stream.start(0);
+  auto batch = stream.next();
+  ASSERT_TRUE(batch.ok());
+  EXPECT_GT((*batch)->traffic.sampledEdges, 0u);
+  for (int m : {0, 1}) EXPECT_EQ(cluster.machine(m).metrics->featureBytesRead.value(), 0);
+  cluster.pull(0, 0, "x", (*batch)->nodes[0]);
+  EXPECT_GT(cluster.machine(0).metrics->featureBytesRead.value(), 0);
+  EXPECT_GT(cluster.machine(1).metrics->featureBytesRead.value(), 0);
+}
+
+}  // namespace
+}  // namespace farhop::testing

@@ -1,0 +1,148 @@
+#include "tests/sampling_cluster.h"
+
+#include <cstring>
+#include <future>
+#include <stdexcept>
+#include <thread>
+
+#include "sampler/feature_service.h"
+#include "sampler/neighbor_service.h"
+
+namespace farhop::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+template <typename T>
+T must(absl::StatusOr<T> result) {
+  if (!result.ok()) throw std::runtime_error(std::string(result.status().message()));
+  return std::move(result).value();
+}
+void must(const absl::Status& status) {
+  if (!status.ok()) throw std::runtime_error(std::string(status.message()));
+}
+
+}  // namespace
+
+bool CanonicalBatch::operator==(const CanonicalBatch& other) const {
+  if (seeds != other.seeds || seedIndex != other.seedIndex || nodes != other.nodes || nodesByHop != other.nodesByHop ||
+      x != other.x || relations.size() != other.relations.size()) {
+    return false;
+  }
+  for (size_t r = 0; r < relations.size(); ++r) {
+    if (relations[r].indptr != other.relations[r].indptr || relations[r].indices != other.relations[r].indices ||
+        relations[r].edgeIds != other.relations[r].edgeIds) {
+      return false;
+    }
+  }
+  return true;
+}
+
+SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines, rpc::TransportKind transport,
+                                 size_t chunkBytes)
+    : store_(must(partition::GraphStore::open(storeDirectory))), machines_(static_cast<size_t>(machines)) {
+  for (size_t type = 0; type < store_->schema().nodeTypes.size(); ++type) {
+    const auto gids = must(store_->gidsByOriginalId(static_cast<int>(type)));
+    originalIds_.emplace_back(gids.size());
+    for (uint64_t id = 0; id < gids.size(); ++id) originalIds_.back()[gids[id]] = id;
+  }
+  std::vector<std::string> addresses(machines_.size());
+  for (int m = 0; m < machines; ++m) {
+    TestMachine& self = machines_[m];
+    self.graph = must(sampler::PartitionedGraph::open(store_, m, machines));
+    self.metricsRegistry = std::make_unique<Metrics>();
+    self.metrics = std::make_shared<sampler::SamplerMetrics>(self.metricsRegistry.get());
+    if (machines == 1) continue;
+    rpc::AgentOptions options;
+    options.transport = transport;
+    options.rank = m;
+    options.size = machines;
+    for (int peer = 0; peer < machines; ++peer) options.peers.push_back({peer, 0, ""});
+    options.jobId = "test";
+    options.token = "token";
+    self.agent = must(rpc::Agent::create(options));
+    sampler::registerNeighborService(self.agent.get(), self.graph);
+    sampler::registerFeatureService(self.agent.get(), self.graph, self.metrics, size_t{64} << 20);
+    addresses[m] = self.agent->address();
+  }
+  std::vector<absl::Status> results(machines_.size());
+  std::vector<std::thread> threads;
+  for (int m = 0; m < machines && machines > 1; ++m) {
+    threads.emplace_back([&, m] { results[m] = machines_[m].agent->connect(addresses, Deadline::after(milliseconds(20'000))); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : results) must(status);
+  for (TestMachine& self : machines_) {
+    self.puller = std::make_unique<sampler::FeaturePuller>(self.graph, self.agent.get(), self.metrics, chunkBytes);
+  }
+}
+
+SamplingCluster::~SamplingCluster() {
+  for (TestMachine& self : machines_) {
+    if (self.agent) self.agent->close(absl::CancelledError("test over"));
+  }
+}
+
+uint64_t SamplingCluster::gid(int nodeType, uint64_t originalId) const {
+  return must(store_->gidsByOriginalId(nodeType))[originalId];
+}
+
+uint64_t SamplingCluster::originalId(int nodeType, uint64_t gid) const { return originalIds_[nodeType][gid]; }
+
+std::vector<std::byte> SamplingCluster::pull(int machine, int nodeType, const std::string& feature,
+                                             const std::vector<uint64_t>& gids) {
+  const sampler::PartitionedGraph& graph = *machines_[machine].graph;
+  const uint32_t index = must(sampler::featureIndex(graph, nodeType, feature));
+  std::vector<std::byte> rows(gids.size() * sampler::featureSpec(graph, nodeType, index).rowBytes());
+  sampler::PullRequest request;
+  request.nodeType = nodeType;
+  request.gids = gids;
+  request.targets = {{index, rows.data()}};
+  request.deadline = Deadline::after(milliseconds(20'000));
+  std::promise<absl::Status> done;
+  machines_[machine].puller->pull(std::move(request), [&](absl::Status status) { done.set_value(std::move(status)); });
+  must(done.get_future().get());
+  return rows;
+}
+
+CanonicalBatch SamplingCluster::canonical(int machine, const sampler::SampledBatch& batch) {
+  CanonicalBatch result;
+  for (uint64_t seed : batch.seeds) result.seeds.push_back(originalId(batch.seedType, seed));
+  result.seedIndex = batch.seedIndex;
+  for (size_t type = 0; type < batch.nodes.size(); ++type) {
+    result.nodes.emplace_back();
+    for (uint64_t gid : batch.nodes[type]) result.nodes.back().push_back(originalId(static_cast<int>(type), gid));
+    const std::vector<std::byte> rows = pull(machine, static_cast<int>(type), "x", batch.nodes[type]);
+    result.x.emplace_back(rows.size() / sizeof(float));
+    if (!rows.empty()) std::memcpy(result.x.back().data(), rows.data(), rows.size());
+  }
+  result.nodesByHop = batch.nodesByHop;
+  result.relations = batch.relations;
+  return result;
+}
+
+std::vector<CanonicalBatch> SamplingCluster::sampleEpoch(int machine, int nodeType, const std::vector<uint64_t>& seeds,
+                                                         uint64_t batchSize, uint64_t epoch,
+                                                         const sampler::SamplingOptions& sampling,
+                                                         const sampler::StreamOptions& stream) {
+  sampler::SeedSet set;
+  set.nodeType = nodeType;
+  for (uint64_t seed : seeds) set.all.push_back(gid(nodeType, seed));
+  sampler::DealOptions deal;
+  deal.batchSize = batchSize;
+  deal.shuffle = false;
+  deal.deal = sampler::Deal::kGlobal;
+  deal.tail = sampler::Tail::kUneven;
+  TestMachine& self = machines_[machine];
+  sampler::BatchStream batches(self.graph, self.agent.get(), must(sampler::SeedDealer::make(set, deal)), sampling, stream,
+                               self.metrics);
+  batches.start(epoch);
+  std::vector<CanonicalBatch> result;
+  for (;;) {
+    std::unique_ptr<sampler::SampledBatch> batch = must(batches.next());
+    if (batch == nullptr) return result;
+    result.push_back(canonical(machine, *batch));
+  }
+}
+
+}  // namespace farhop::testing
