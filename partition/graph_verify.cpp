@@ -1,0 +1,317 @@
+// GraphStore::verify(): every checksum and every invariant that docs/store-format.md states.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "base/random.h"
+#include "partition/graph_store.h"
+#include "partition/layout.h"
+
+namespace farhop::partition {
+namespace {
+
+// More would only repeat what the first ones say.
+constexpr size_t kMaxProblems = 20;
+
+// An order-free digest of a set of edges, to compare a relation with its reverse in constant memory. Two sums
+// under different keys: 128 bits.
+struct EdgeDigest {
+  std::array<uint64_t, 2> sums{};
+
+  void add(uint64_t source, uint64_t destination, uint64_t edgeId) {
+    for (uint64_t i = 0; i < sums.size(); ++i) {
+      sums[i] += combineKey(combineKey(combineKey(i, source), destination), edgeId);
+    }
+  }
+  bool operator==(const EdgeDigest& other) const { return sums == other.sums; }
+};
+
+class Verifier {
+ public:
+  Verifier(const GraphStore& store, std::vector<std::string>* report)
+      : store_(store), schema_(store.schema()), book_(store.book()), report_(report) {}
+
+  absl::Status run() {
+    checkChecksums();
+    for (int k = 0; k < store_.numPartitions(); ++k) openPartition(k);
+    for (int t = 0; t < static_cast<int>(schema_.nodeTypes.size()); ++t) checkNodes(t);
+    for (int r = 0; r < static_cast<int>(schema_.relations.size()); ++r) checkRelation(r);
+    checkReverses();
+    checkHalo();
+    for (const SplitInfo& split : store_.splits()) checkSplit(split);
+    if (problems_.empty()) return absl::OkStatus();
+    std::string text;
+    for (const std::string& problem : problems_) absl::StrAppend(&text, text.empty() ? "" : "\n", problem);
+    return absl::DataLossError(text);
+  }
+
+ private:
+  std::string fullPath(const std::string& path) const { return absl::StrCat(store_.directory(), "/", path); }
+
+  void problem(const std::string& text) {
+    if (problems_.size() < kMaxProblems) problems_.push_back(text);
+  }
+  void report(const std::string& what, size_t problemsBefore) {
+    if (report_ == nullptr) return;
+    const size_t found = problems_.size() - problemsBefore;
+    report_->push_back(absl::StrCat(what, ": ", found == 0 ? "ok" : absl::StrCat(found, " problems")));
+  }
+
+  void checkChecksums() {
+    const size_t before = problems_.size();
+    uint64_t bytes = 0;
+    for (const auto& [path, expected] : store_.manifest().files) {
+      auto file = MappedFile::open(fullPath(path));
+      if (!file.ok()) {
+        problem(absl::IsNotFound(file.status())
+                    ? absl::StrCat(fullPath(path), " is missing; copy it again or write the store again")
+                    : std::string(file.status().message()));
+        continue;
+      }
+      bytes += file->bytes().size();
+      if (file->bytes().size() != expected.bytes) {
+        problem(absl::StrCat(fullPath(path), " has ", file->bytes().size(), " bytes instead of ", expected.bytes,
+                             "; copy it again"));
+      } else if (checksum64(file->bytes()) != expected.checksum) {
+        problem(absl::StrCat(fullPath(path), " is damaged: its checksum does not match; copy it again"));
+      }
+    }
+    report(absl::StrCat("checksums of ", store_.manifest().files.size(), " files, ", bytes, " bytes"), before);
+  }
+
+  // A partition that does not open is a problem already told, and left out of what follows.
+  void openPartition(int k) {
+    auto shard = store_.openPartition(k);
+    // What its checksum has told already is not told again in other words.
+    if (!shard.ok() && problems_.empty()) problem(std::string(shard.status().message()));
+    shards_.push_back(shard.ok() ? std::optional<GraphShard>(*std::move(shard)) : std::nullopt);
+    complete_ = complete_ && shards_.back().has_value();
+  }
+
+  void checkNodes(int t) {
+    const size_t before = problems_.size();
+    const uint64_t count = schema_.nodeTypes[t].count;
+    auto gids = store_.gidsByOriginalId(t);
+    if (!gids.ok() && problems_.empty()) problem(std::string(gids.status().message()));
+    for (const auto& shard : shards_) {
+      if (!shard) continue;
+      const auto ids = shard->originalIds(t);
+      const std::string path = fullPath(originalIdsPath(schema_, shard->index(), t));
+      for (uint64_t i = 0; i < ids.size(); ++i) {
+        const uint64_t gid = book_.begin(t, shard->index()) + i;
+        if (ids[i] >= count) {
+          problem(absl::StrCat(path, ": original id ", ids[i], " at row ", i, " is out of range (", count, " nodes)"));
+          idsInRange_ = false;
+        } else if (i > 0 && ids[i] <= ids[i - 1]) {
+          problem(absl::StrCat(path, ": rows ", i - 1, " and ", i, " are not ascending"));
+        } else if (gids.ok() && (*gids)[ids[i]] != gid) {
+          problem(absl::StrCat(fullPath(gidMapPath(schema_, t)), ": original id ", ids[i], " maps to gid ",
+                               (*gids)[ids[i]], " instead of ", gid));
+        } else {
+          continue;
+        }
+        break;  // one per file
+      }
+    }
+    report(absl::StrCat("node type ", schema_.nodeTypes[t].name), before);
+  }
+
+  uint64_t originalId(int type, uint64_t gid) const {
+    const int k = book_.partitionOf(type, gid);
+    return shards_[static_cast<size_t>(k)]->originalIds(type)[gid - book_.begin(type, k)];
+  }
+
+  static uint64_t neighbor(const RelationShard& csr, uint64_t edge) {
+    return csr.neighbors32.empty() ? csr.neighbors64[edge] : csr.neighbors32[edge];
+  }
+
+  void checkRelation(int r) {
+    const size_t before = problems_.size();
+    std::vector<bool> seen(schema_.relations[r].count);
+    digests_.emplace_back();
+    bool sound = complete_;
+    for (const auto& shard : shards_) {
+      if (!shard) continue;
+      // Rows first: what follows indexes by them.
+      if (!checkRows(r, *shard) || !checkNeighbors(r, *shard)) {
+        sound = false;
+        continue;
+      }
+      checkRemoteCount(r, *shard);
+      if (!checkEdgeIds(r, *shard, &seen)) sound = false;
+      if (complete_ && idsInRange_) checkOrder(r, *shard);
+    }
+    if (sound && std::find(seen.begin(), seen.end(), false) != seen.end()) {
+      problem(absl::StrCat(store_.directory(), ": edge ",
+                           std::find(seen.begin(), seen.end(), false) - seen.begin(), " of ", schema_.relationText(r),
+                           " is in no partition"));
+    }
+    report(absl::StrCat("relation ", schema_.relationText(r)), before);
+    relationSound_.push_back(sound && problems_.size() == before);
+  }
+
+  bool checkRows(int r, const GraphShard& shard) {
+    const auto indptr = shard.relation(r).indptr;
+    for (size_t i = 1; i < indptr.size(); ++i) {
+      if (indptr[i - 1] <= indptr[i] && indptr[i] <= indptr.back()) continue;
+      problem(absl::StrCat(fullPath(relationPath(schema_, shard.index(), r, "indptr")), ": row ", i - 1,
+                           " ends before it begins"));
+      return false;
+    }
+    return true;
+  }
+
+  bool checkNeighbors(int r, const GraphShard& shard) {
+    const RelationShard& csr = shard.relation(r);
+    const uint64_t count = schema_.nodeTypes[schema_.relations[r].source].count;
+    for (uint64_t i = 0; i < csr.edges(); ++i) {
+      if (neighbor(csr, i) < count) continue;
+      problem(absl::StrCat(fullPath(relationPath(schema_, shard.index(), r, "neighbors")), ": gid ", neighbor(csr, i),
+                           " at ", i, " is out of range (", count, " nodes)"));
+      return false;
+    }
+    return true;
+  }
+
+  bool checkEdgeIds(int r, const GraphShard& shard, std::vector<bool>* seen) {
+    const auto ids = shard.relation(r).edgeIds;
+    const std::string path = fullPath(relationPath(schema_, shard.index(), r, "edge_ids"));
+    for (uint64_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] >= seen->size()) {
+        problem(absl::StrCat(path, ": edge id ", ids[i], " at ", i, " is out of range (", seen->size(), " edges)"));
+        return false;
+      }
+      if ((*seen)[ids[i]]) {
+        problem(absl::StrCat(path, ": edge id ", ids[i], " at ", i, " occurs twice"));
+        return false;
+      }
+      (*seen)[ids[i]] = true;
+    }
+    return true;
+  }
+
+  void checkRemoteCount(int r, const GraphShard& shard) {
+    const RelationShard& csr = shard.relation(r);
+    const int source = schema_.relations[r].source;
+    uint64_t remote = 0;
+    for (uint64_t i = 0; i < csr.edges(); ++i) remote += book_.partitionOf(source, neighbor(csr, i)) != shard.index();
+    const uint64_t stated = store_.manifest().remoteEdges[r][shard.index()];
+    if (remote != stated) {
+      problem(absl::StrCat(fullPath(kManifestFile), ": partition ", shard.index(), " has ", remote, " remote edges of ",
+                           schema_.relationText(r), ", not ", stated));
+    }
+  }
+
+  // Also folds the edges into the relation's digest.
+  void checkOrder(int r, const GraphShard& shard) {
+    const RelationShard& csr = shard.relation(r);
+    const Relation& relation = schema_.relations[r];
+    const auto destinations = shard.originalIds(relation.destination);
+    bool ordered = true;
+    for (uint64_t row = 0; row < csr.rows(); ++row) {
+      std::pair<uint64_t, uint64_t> last(0, 0);
+      for (uint64_t i = csr.indptr[row]; i < csr.indptr[row + 1]; ++i) {
+        const std::pair<uint64_t, uint64_t> edge(originalId(relation.source, neighbor(csr, i)), csr.edgeIds[i]);
+        if (ordered && i > csr.indptr[row] && edge <= last) {
+          problem(absl::StrCat(fullPath(relationPath(schema_, shard.index(), r, "neighbors")), ": row ", row,
+                               " is not sorted by (original id, edge id) at ", i));
+          ordered = false;
+        }
+        last = edge;
+        digests_.back().add(edge.first, destinations[row], edge.second);
+      }
+    }
+  }
+
+  void checkReverses() {
+    for (size_t r = 0; r < schema_.relations.size(); ++r) {
+      const int forward = schema_.relations[r].reverseOf;
+      if (forward < 0 || !relationSound_[r] || !relationSound_[forward]) continue;
+      const size_t before = problems_.size();
+      if (!(mirroredDigest(static_cast<int>(r)) == digests_[forward])) {
+        problem(absl::StrCat(store_.directory(), ": ", schema_.relationText(static_cast<int>(r)),
+                             " does not hold the edges of ", schema_.relationText(forward), " turned round"));
+      }
+      report(absl::StrCat("relation ", schema_.relationText(static_cast<int>(r)), " mirrors ",
+                          schema_.relationText(forward)), before);
+    }
+  }
+
+  EdgeDigest mirroredDigest(int r) const {
+    const Relation& relation = schema_.relations[r];
+    EdgeDigest digest;
+    for (const auto& shard : shards_) {
+      const RelationShard& csr = shard->relation(r);
+      const auto destinations = shard->originalIds(relation.destination);
+      for (uint64_t row = 0; row < csr.rows(); ++row) {
+        for (uint64_t i = csr.indptr[row]; i < csr.indptr[row + 1]; ++i) {
+          digest.add(destinations[row], originalId(relation.source, neighbor(csr, i)), csr.edgeIds[i]);
+        }
+      }
+    }
+    return digest;
+  }
+
+  void checkHalo() {
+    // Counting needs neighbours in range everywhere.
+    if (!complete_ || std::find(relationSound_.begin(), relationSound_.end(), false) != relationSound_.end()) return;
+    const size_t before = problems_.size();
+    for (const auto& shard : shards_) {
+      const int k = shard->index();
+      std::vector<std::vector<bool>> seen(schema_.nodeTypes.size());
+      uint64_t halo = 0;
+      for (size_t r = 0; r < schema_.relations.size(); ++r) {
+        const int source = schema_.relations[r].source;
+        seen[source].resize(schema_.nodeTypes[source].count);
+        const RelationShard& csr = shard->relation(static_cast<int>(r));
+        for (uint64_t i = 0; i < csr.edges(); ++i) {
+          const uint64_t gid = neighbor(csr, i);
+          if (book_.partitionOf(source, gid) == k || seen[source][gid]) continue;
+          seen[source][gid] = true;
+          ++halo;
+        }
+      }
+      if (halo != store_.manifest().haloNodes[k]) {
+        problem(absl::StrCat(fullPath(kManifestFile), ": partition ", k, " has ", halo, " halo nodes, not ",
+                             store_.manifest().haloNodes[k]));
+      }
+    }
+    report("halo nodes", before);
+  }
+
+  void checkSplit(const SplitInfo& split) {
+    const size_t before = problems_.size();
+    for (const auto& shard : shards_) {
+      if (!shard) continue;
+      const int k = shard->index();
+      const auto seeds = shard->split(split.name, split.nodeType);
+      const std::string path = fullPath(splitPath(schema_, k, split.nodeType, split.name));
+      for (uint64_t i = 0; i < seeds.size(); ++i) {
+        const bool own = seeds[i] >= book_.begin(split.nodeType, k) && seeds[i] < book_.end(split.nodeType, k);
+        if (own && (i == 0 || seeds[i - 1] <= seeds[i])) continue;
+        problem(own ? absl::StrCat(path, ": seeds ", i - 1, " and ", i, " are not ascending")
+                    : absl::StrCat(path, ": seed ", seeds[i], " is not owned by partition ", k));
+        break;
+      }
+    }
+    report(absl::StrCat("split ", split.name, " of ", schema_.nodeTypes[split.nodeType].name), before);
+  }
+
+  const GraphStore& store_;
+  const Schema& schema_;
+  const PartitionBook& book_;
+  std::vector<std::string>* report_;
+  std::vector<std::string> problems_;
+  std::vector<std::optional<GraphShard>> shards_;  // by partition
+  bool complete_ = true;                           // all partitions opened
+  bool idsInRange_ = true;
+  std::vector<EdgeDigest> digests_;                // by relation, of (source, destination, edge id)
+  std::vector<bool> relationSound_;
+};
+
+}  // namespace
+
+absl::Status GraphStore::verify(std::vector<std::string>* report) const { return Verifier(*this, report).run(); }
+
+}  // namespace farhop::partition
