@@ -1,0 +1,2 @@
+farhop_test(unit/launch_contract_test.cpp LIBS farhop_launch_contract)
+farhop_test(fuzz/node_list_fuzz_test.cpp LIBS farhop_launch_contract)
