@@ -1,0 +1,586 @@
+#include "runtime/local_channel.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+
+#include "base/executor.h"
+
+namespace farhop::runtime {
+namespace {
+
+using Type = LocalMessage::Type;
+
+constexpr size_t kMaxOutputBytes = size_t{4} << 20;
+constexpr size_t kMaxKeyBytes = 256;
+constexpr size_t kMaxValueBytes = size_t{512} << 10;
+constexpr size_t kMaxValues = 65'536;
+constexpr std::chrono::milliseconds kHelloTimeout{5'000};
+// What a process that ends still has to say reaches the socket's buffer within this time, or never.
+constexpr std::chrono::milliseconds kFlushTimeout{500};
+
+// Whether the other end runs as the same user: abstract sockets have no permissions of their own.
+bool sameUser(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 && credentials.uid == ::geteuid();
+}
+
+std::string procText(int proc) { return absl::StrCat("process ", proc); }
+
+}  // namespace
+
+std::string LocalChannel::socketName(const LaunchContract& contract) {
+  if (contract.procsPerMachine == 1) return {};
+  // A long job id would not fit into a socket's name; its end is the part that differs between jobs.
+  std::string job = contract.jobId;
+  if (job.size() > 60) job = job.substr(job.size() - 60);
+  return absl::StrCat("farhop-", ::geteuid(), "-", job, "-m", contract.machine);
+}
+
+LocalChannel::LocalChannel(const LaunchContract& contract, FailureMonitor* monitor)
+    : contract_(contract), monitor_(monitor), members_(static_cast<size_t>(contract.procsPerMachine)) {}
+
+absl::StatusOr<std::unique_ptr<LocalChannel>> LocalChannel::open(const LaunchContract& contract,
+                                                                 FailureMonitor* monitor, Deadline deadline) {
+  std::unique_ptr<LocalChannel> channel(new LocalChannel(contract, monitor));
+  LocalChannel* const raw = channel.get();
+  channel->listenerId_ = monitor->addListener([raw](const absl::Status&) {
+    // The lock orders this after a waiter's look at the monitor, so that no wake-up is lost.
+    { std::lock_guard lock(raw->mutex_); }
+    raw->changed_.notify_all();
+  });
+  if (contract.procsPerMachine == 1) return channel;
+
+  channel->wakeup_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!channel->wakeup_.valid()) return errnoStatus("eventfd", errno);
+  FARHOP_RETURN_IF_ERROR(channel->isHub() ? channel->listen() : channel->connect(deadline));
+  channel->thread_ = std::thread([raw] { raw->run(); });
+  return channel;
+}
+
+LocalChannel::~LocalChannel() {
+  monitor_->removeListener(listenerId_);
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  if (thread_.joinable()) {
+    wake();
+    thread_.join();
+  }
+}
+
+absl::Status LocalChannel::listen() {
+  FARHOP_ASSIGN_OR_RETURN(listener_, listenAbstract(socketName(contract_), 2 * contract_.procsPerMachine + 64));
+  return absl::OkStatus();
+}
+
+absl::Status LocalChannel::connect(Deadline deadline) {
+  LocalMessage hello;
+  hello.type = Type::kHello;
+  hello.machine = contract_.machine;
+  hello.proc = contract_.proc;
+  hello.code = static_cast<int32_t>(kLocalProtocolVersion);
+  hello.key = contract_.jobId;
+  hello.value = contract_.token;
+  const std::string frame = encodeLocalMessage(hello);
+
+  absl::StatusOr<FileDescriptor> fd = connectAbstract(socketName(contract_), deadline, true);
+  if (!fd.ok()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("process 0 of machine ", contract_.machine, " did not open the machine's local channel in time (",
+                     std::string(fd.status().message()), "); did it start?"));
+  }
+  if (!sameUser(fd->get())) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("another user's process listens as '", socketName(contract_), "'; choose another job id"));
+  }
+  auto connection = std::make_unique<Connection>();
+  connection->fd = *std::move(fd);
+  connection->proc = 0;
+  FARHOP_RETURN_IF_ERROR(sendAll(connection->fd.get(), frame.data(), frame.size(), deadline));
+  // One byte at a time would be slow for what follows the welcome; frames after it stay in `input`.
+  for (;;) {
+    absl::StatusOr<std::optional<LocalMessage>> message = takeLocalMessage(connection->input);
+    if (!message.ok()) return message.status();
+    if (message->has_value()) {
+      if ((*message)->type == Type::kRefused) {
+        return absl::Status(static_cast<absl::StatusCode>((*message)->code), (*message)->text);
+      }
+      if ((*message)->type != Type::kWelcome) return absl::InternalError("the local channel's hub did not say welcome");
+      break;
+    }
+    char buffer[4096];
+    const ssize_t n = ::recv(connection->fd.get(), buffer, sizeof(buffer), 0);
+    if (n > 0) {
+      connection->input.append(buffer, static_cast<size_t>(n));
+    } else if (n == 0) {
+      return absl::UnavailableError(absl::StrCat("process 0 of machine ", contract_.machine,
+                                                 " closed the machine's local channel; its log says why"));
+    } else if (errno == EAGAIN || errno == EINTR) {
+      pollfd entry{connection->fd.get(), POLLIN, 0};
+      (void)::poll(&entry, 1, deadline.remainingMs());
+      if (deadline.expired()) {
+        return absl::DeadlineExceededError(absl::StrCat("process 0 of machine ", contract_.machine,
+                                                        " does not answer on the machine's local channel"));
+      }
+    } else {
+      return errnoStatus("reading from the machine's local channel", errno);
+    }
+  }
+  connections_.push_back(std::move(connection));
+  return absl::OkStatus();
+}
+
+void LocalChannel::wake() const {
+  const uint64_t one = 1;
+  (void)!::write(wakeup_.get(), &one, sizeof(one));
+}
+
+void LocalChannel::run() {
+  setThreadName("farhop/local");
+  std::vector<absl::Status> failures;
+  {
+    // Frames that came along with the welcome are here already: no poll would announce them.
+    std::lock_guard lock(mutex_);
+    for (auto& connection : connections_) readFrom(*connection, failures);
+  }
+  for (bool goOn = true; goOn;) {
+    changed_.notify_all();
+    for (const absl::Status& failure : failures) monitor_->record(failure);
+    failures.clear();
+    goOn = step(failures);
+  }
+  changed_.notify_all();
+}
+
+// One round: what has arrived, then poll. Returns false when it is time to end.
+bool LocalChannel::step(std::vector<absl::Status>& failures) {
+  std::vector<pollfd> entries;
+  int timeoutMs = 3'600'000;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) {
+      const Deadline last = Deadline::after(kFlushTimeout);
+      for (auto& connection : connections_) {
+        while (!connection->output.empty() && !connection->broken && !last.expired()) {
+          pollfd entry{connection->fd.get(), POLLOUT, 0};
+          (void)::poll(&entry, 1, last.remainingMs());
+          flush(*connection);
+        }
+      }
+      connections_.clear();
+      listener_.reset();
+      return false;
+    }
+    for (auto& connection : connections_) {
+      const short events = static_cast<short>(POLLIN | (connection->output.empty() ? 0 : POLLOUT));
+      entries.push_back({connection->fd.get(), events, 0});
+      if (connection->proc < 0) timeoutMs = std::min(timeoutMs, connection->hello.remainingMs());
+      if (connection->broken) timeoutMs = 0;
+    }
+    entries.push_back({wakeup_.get(), POLLIN, 0});
+    if (listener_.valid()) entries.push_back({listener_.get(), POLLIN, 0});
+  }
+  (void)::poll(entries.data(), entries.size(), timeoutMs);
+  uint64_t count = 0;
+  (void)!::read(wakeup_.get(), &count, sizeof(count));
+
+  std::lock_guard lock(mutex_);
+  // connections_ grows only below, so entries and connections match by index.
+  const size_t known = entries.size() - 1 - (listener_.valid() ? 1 : 0);
+  for (size_t i = 0; i < known; ++i) {
+    Connection& connection = *connections_[i];
+    if (entries[i].revents & POLLOUT) flush(connection);
+    readFrom(connection, failures);
+    if (connection.proc < 0 && connection.hello.expired()) connection.broken = true;
+  }
+  if (listener_.valid()) acceptAll();
+  for (auto& connection : connections_) {
+    if (connection->broken) connectionEnded(*connection, failures);
+  }
+  std::erase_if(connections_, [](const auto& connection) { return connection->broken; });
+  return true;
+}
+
+void LocalChannel::acceptAll() {
+  const size_t most = 2 * static_cast<size_t>(contract_.procsPerMachine) + 64;
+  for (;;) {
+    FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid()) return;
+    if (connections_.size() >= most || !sameUser(fd.get())) continue;
+    auto connection = std::make_unique<Connection>();
+    connection->fd = std::move(fd);
+    connection->hello = Deadline::after(kHelloTimeout);
+    connections_.push_back(std::move(connection));
+  }
+}
+
+void LocalChannel::readFrom(Connection& connection, std::vector<absl::Status>& failures) {
+  bool ended = connection.broken;
+  for (;;) {
+    while (!connection.input.empty()) {
+      absl::StatusOr<std::optional<LocalMessage>> message = takeLocalMessage(connection.input);
+      if (!message.ok()) {
+        connection.broken = true;
+        return;
+      }
+      if (!message->has_value()) break;
+      handle(connection, *std::move(*message), failures);
+      if (connection.broken) return;
+    }
+    if (ended) break;
+    char buffer[16'384];
+    const ssize_t n = ::recv(connection.fd.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+    if (n > 0) {
+      connection.input.append(buffer, static_cast<size_t>(n));
+    } else if (n < 0 && errno == EINTR) {
+      continue;
+    } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      return;
+    } else {
+      ended = true;
+    }
+  }
+  connection.broken = true;
+}
+
+void LocalChannel::handle(Connection& connection, LocalMessage message, std::vector<absl::Status>& failures) {
+  if (isHub() && connection.proc < 0) {
+    if (!admit(connection, message)) connection.broken = true;
+    return;
+  }
+  if (isHub()) {
+    // A client speaks for itself, and of losses and values; only the hub declares deaths.
+    const bool ownAffair = message.type == Type::kAddress || message.type == Type::kReady || message.type == Type::kLeave;
+    if ((ownAffair && message.proc != connection.proc) ||
+        (!ownAffair && message.type != Type::kLost && message.type != Type::kSet)) {
+      connection.broken = true;
+      return;
+    }
+    const bool news = message.type != Type::kLost || losses_.empty();
+    apply(message, failures);
+    if (news) publish(message, &connection);
+    return;
+  }
+  apply(message, failures);
+}
+
+// The hub's answer to a hello: welcome and the state so far, or a refusal that says why.
+bool LocalChannel::admit(Connection& connection, const LocalMessage& hello) {
+  if (hello.type != Type::kHello) return false;
+  absl::Status refusal;
+  if (hello.code != static_cast<int32_t>(kLocalProtocolVersion)) {
+    refusal = absl::FailedPreconditionError(absl::StrCat("this machine's processes speak different versions of the "
+                                                         "local channel (", hello.code, " and ", kLocalProtocolVersion,
+                                                         "); start them from one installation"));
+  } else if (hello.key != contract_.jobId || hello.value != contract_.token || hello.machine != contract_.machine) {
+    refusal = absl::PermissionDeniedError(absl::StrCat("process 0 of machine ", contract_.machine,
+                                                       " belongs to another job: job id or token differ"));
+  } else if (hello.proc < 1 || hello.proc >= contract_.procsPerMachine) {
+    refusal = absl::InvalidArgumentError(absl::StrCat("process 0 of machine ", contract_.machine, " expects processes 1 to ",
+                                                      contract_.procsPerMachine - 1, ", not ", hello.proc));
+  } else {
+    const Member& member = members_[static_cast<size_t>(hello.proc)];
+    bool connected = member.dead || member.left;
+    for (const auto& other : connections_) connected = connected || other->proc == hello.proc;
+    if (connected) {
+      refusal = absl::AlreadyExistsError(absl::StrCat(procText(hello.proc), " of machine ", contract_.machine,
+                                                      " is there already; was the job started twice?"));
+    }
+  }
+  if (!refusal.ok()) {
+    LocalMessage answer;
+    answer.type = Type::kRefused;
+    answer.code = static_cast<int32_t>(refusal.code());
+    answer.text = std::string(refusal.message());
+    send(connection, encodeLocalMessage(answer));
+    return false;
+  }
+  connection.proc = hello.proc;
+  LocalMessage answer;
+  answer.type = Type::kWelcome;
+  send(connection, encodeLocalMessage(answer));
+  const auto tell = [&](Type type, int proc, const std::string& text) {
+    LocalMessage message;
+    message.type = type;
+    message.machine = contract_.machine;
+    message.proc = proc;
+    message.text = text;
+    send(connection, encodeLocalMessage(message));
+  };
+  for (const LocalMessage& loss : losses_) send(connection, encodeLocalMessage(loss));
+  for (int proc = 0; proc < contract_.procsPerMachine; ++proc) {
+    const Member& member = members_[static_cast<size_t>(proc)];
+    if (!member.address.empty()) tell(Type::kAddress, proc, member.address);
+    if (member.ready) tell(Type::kReady, proc, "");
+    if (member.dead) tell(Type::kDead, proc, member.address);
+    if (member.left) tell(Type::kLeave, proc, "");
+  }
+  for (const auto& [key, value] : values_) {
+    LocalMessage message;
+    message.type = Type::kSet;
+    message.key = key;
+    message.value = value;
+    send(connection, encodeLocalMessage(message));
+  }
+  return true;
+}
+
+void LocalChannel::apply(const LocalMessage& message, std::vector<absl::Status>& failures) {
+  const bool known = message.proc >= 0 && message.proc < contract_.procsPerMachine;
+  switch (message.type) {
+    case Type::kAddress:
+      if (known) members_[static_cast<size_t>(message.proc)].address = message.text;
+      return;
+    case Type::kReady:
+      if (known) members_[static_cast<size_t>(message.proc)].ready = true;
+      return;
+    case Type::kLeave:
+      if (known) members_[static_cast<size_t>(message.proc)].left = true;
+      return;
+    case Type::kDead:
+      if (!known) return;
+      members_[static_cast<size_t>(message.proc)].dead = true;
+      failures.push_back(deathOf(message.proc));
+      return;
+    case Type::kLost: {
+      if (losses_.empty()) losses_.push_back(message);
+      absl::Status failure(static_cast<absl::StatusCode>(message.code), message.text);
+      if (failure.ok()) failure = absl::UnavailableError(message.text);
+      if (message.machine >= 0) failure = withPeer(failure, {message.machine, message.proc, message.key});
+      failures.push_back(failure);
+      return;
+    }
+    case Type::kSet:
+      if (message.key.size() <= kMaxKeyBytes && message.value.size() <= kMaxValueBytes && values_.size() < kMaxValues) {
+        values_[message.key] = message.value;
+      }
+      return;
+    case Type::kHello:
+    case Type::kWelcome:
+    case Type::kRefused:
+      return;
+  }
+}
+
+void LocalChannel::connectionEnded(Connection& connection, std::vector<absl::Status>& failures) {
+  if (connection.proc < 0) return;
+  Member& member = members_[static_cast<size_t>(connection.proc)];
+  if (!isHub() && member.left) {
+    // The hub stays until everyone has left or its deadline passed: nobody is left to wait for.
+    for (Member& other : members_) other.left = true;
+  }
+  if (member.left || member.dead) return;
+  member.dead = true;
+  failures.push_back(deathOf(connection.proc));
+  if (!isHub()) return;
+  LocalMessage message;
+  message.type = Type::kDead;
+  message.machine = contract_.machine;
+  message.proc = connection.proc;
+  message.text = member.address;
+  publish(message, &connection);
+}
+
+absl::Status LocalChannel::deathOf(int proc) const {
+  const PeerName peer{contract_.machine, proc, members_[static_cast<size_t>(proc)].address};
+  return withPeer(absl::UnavailableError(absl::StrCat("lost ", describePeer(peer), ": the process ended")), peer);
+}
+
+void LocalChannel::publish(const LocalMessage& message, const Connection* except) {
+  const std::string frame = encodeLocalMessage(message);
+  for (auto& connection : connections_) {
+    if (connection.get() != except && connection->proc >= 0) send(*connection, frame);
+  }
+}
+
+// Straight into the socket where it fits: what a process says in its last moments must not wait for a thread.
+void LocalChannel::send(Connection& connection, const std::string& frame) {
+  if (connection.broken) return;
+  if (connection.output.size() + frame.size() > kMaxOutputBytes) {
+    connection.broken = true;
+    wake();
+    return;
+  }
+  const bool wasEmpty = connection.output.empty();
+  connection.output += frame;
+  if (wasEmpty) flush(connection);
+  if (!connection.output.empty()) wake();
+}
+
+void LocalChannel::flush(Connection& connection) {
+  while (!connection.output.empty()) {
+    const ssize_t n =
+        ::send(connection.fd.get(), connection.output.data(), connection.output.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) {
+      connection.output.erase(0, static_cast<size_t>(n));
+    } else if (n < 0 && errno == EINTR) {
+      continue;
+    } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      return;
+    } else {
+      // The end shows on the reading side, after what the peer has still said.
+      connection.output.clear();
+      return;
+    }
+  }
+}
+
+void LocalChannel::announceAddress(const std::string& address) {
+  LocalMessage message;
+  message.type = Type::kAddress;
+  message.machine = contract_.machine;
+  message.proc = contract_.proc;
+  message.text = address;
+  std::lock_guard lock(mutex_);
+  members_[static_cast<size_t>(contract_.proc)].address = address;
+  publish(message, nullptr);
+}
+
+void LocalChannel::announceReady() {
+  LocalMessage message;
+  message.type = Type::kReady;
+  message.machine = contract_.machine;
+  message.proc = contract_.proc;
+  {
+    std::lock_guard lock(mutex_);
+    members_[static_cast<size_t>(contract_.proc)].ready = true;
+    publish(message, nullptr);
+  }
+  changed_.notify_all();
+}
+
+absl::Status LocalChannel::waitReady(int proc, Deadline deadline) const {
+  if (proc < 0 || proc >= contract_.procsPerMachine) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no ", procText(proc), " on this machine"));
+  }
+  std::unique_lock lock(mutex_);
+  const Member& member = members_[static_cast<size_t>(proc)];
+  changed_.wait_until(lock, deadline.at(),
+                      [&] { return member.ready || member.dead || member.left || monitor_->failed(); });
+  if (absl::Status failure = monitor_->status(); !failure.ok()) return failure;
+  if (member.dead) return deathOf(proc);
+  if (member.ready) return absl::OkStatus();
+  if (member.left) {
+    return absl::UnavailableError(absl::StrCat(procText(proc), " of machine ", contract_.machine,
+                                               " left before it was ready; its log says why"));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(procText(proc), " of machine ", contract_.machine,
+                                                  " was not ready in time; its log says what it waits for"));
+}
+
+absl::Status LocalChannel::waitAllReady(Deadline deadline) const {
+  for (int proc = 0; proc < contract_.procsPerMachine; ++proc) {
+    FARHOP_RETURN_IF_ERROR(waitReady(proc, deadline));
+  }
+  return absl::OkStatus();
+}
+
+void LocalChannel::reportLost(const absl::Status& failure) {
+  LocalMessage message;
+  message.type = Type::kLost;
+  message.code = static_cast<int32_t>(failure.code());
+  message.text = std::string(failure.message().substr(0, 4'096));
+  if (const std::optional<PeerName> peer = peerOf(failure)) {
+    message.machine = peer->machine;
+    message.proc = peer->proc;
+    message.key = peer->address;
+  }
+  std::lock_guard lock(mutex_);
+  if (!losses_.empty()) return;
+  losses_.push_back(message);
+  publish(message, nullptr);
+}
+
+bool LocalChannel::everyoneGone() const {
+  return std::all_of(members_.begin(), members_.end(), [](const Member& member) { return member.left || member.dead; });
+}
+
+absl::Status LocalChannel::leave(Deadline deadline) {
+  LocalMessage message;
+  message.type = Type::kLeave;
+  message.machine = contract_.machine;
+  message.proc = contract_.proc;
+  std::unique_lock lock(mutex_);
+  members_[static_cast<size_t>(contract_.proc)].left = true;
+  publish(message, nullptr);
+  changed_.wait_until(lock, deadline.at(), [&] { return everyoneGone() || monitor_->failed(); });
+  absl::Status result = monitor_->status();
+  if (result.ok() && !everyoneGone()) {
+    std::string missing;
+    for (size_t proc = 0; proc < members_.size(); ++proc) {
+      if (!members_[proc].left && !members_[proc].dead) {
+        absl::StrAppend(&missing, missing.empty() ? "" : ", ", procText(static_cast<int>(proc)));
+      }
+    }
+    result = absl::DeadlineExceededError(
+        absl::StrCat("left machine ", contract_.machine, " without the farewell of ", missing));
+  }
+  stopping_ = true;
+  lock.unlock();
+  if (wakeup_.valid()) wake();
+  return result;
+}
+
+absl::Status LocalChannel::set(const std::string& key, const std::string& value) {
+  if (key.size() > kMaxKeyBytes || value.size() > kMaxValueBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("'", key.substr(0, 64), "' of ", value.size(),
+                                                   " bytes is too large for the machine's local channel"));
+  }
+  LocalMessage message;
+  message.type = Type::kSet;
+  message.key = key;
+  message.value = value;
+  {
+    std::lock_guard lock(mutex_);
+    if (values_.size() >= kMaxValues) return absl::ResourceExhaustedError("the local channel holds too many values");
+    values_[key] = value;
+    publish(message, nullptr);
+  }
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> LocalChannel::get(const std::string& key, Deadline deadline) const {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline.at(), [&] { return values_.count(key) > 0 || monitor_->failed(); });
+  if (absl::Status failure = monitor_->status(); !failure.ok()) return failure;
+  const auto entry = values_.find(key);
+  if (entry == values_.end()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("no process of machine ", contract_.machine, " has set '", key, "' in time"));
+  }
+  return entry->second;
+}
+
+void LocalChannelStore::set(const std::string& key, const std::vector<char>& data) {
+  const absl::Status status = channel_->set(prefix_ + key, std::string(data.begin(), data.end()));
+  if (!status.ok()) throw std::runtime_error(std::string(status.message()));
+}
+
+std::vector<char> LocalChannelStore::get(const std::string& key) {
+  const absl::StatusOr<std::string> value = channel_->get(prefix_ + key, deadline_);
+  if (!value.ok()) throw std::runtime_error(std::string(value.status().message()));
+  return {value->begin(), value->end()};
+}
+
+void LocalChannelStore::wait(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) (void)get(key);
+}
+
+void LocalChannelStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
+  const Deadline until = Deadline::earliest(deadline_, Deadline::after(timeout));
+  for (const std::string& key : keys) {
+    const absl::StatusOr<std::string> value = channel_->get(prefix_ + key, until);
+    if (!value.ok()) throw std::runtime_error(std::string(value.status().message()));
+  }
+}
+
+}  // namespace farhop::runtime

@@ -1,0 +1,217 @@
+#include "runtime/local_channel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "tests/process_group.h"
+
+namespace farhop::runtime {
+namespace {
+
+using std::chrono::milliseconds;
+using test::ChildResult;
+using test::ProcessGroup;
+using ::testing::HasSubstr;
+
+constexpr milliseconds kPatience{10'000};
+Deadline soon() { return Deadline::after(kPatience); }
+
+LaunchContract contractOf(int procs, int proc, int machine = 0) {
+  LaunchContract contract;
+  contract.numMachines = 2;
+  contract.machine = machine;
+  contract.procsPerMachine = procs;
+  contract.proc = proc;
+  contract.masterPort = 1;
+  contract.jobId = absl::StrCat("local-channel-test-", ::testing::UnitTest::GetInstance()->current_test_info()->name(),
+                                "-", ::getpgrp());
+  contract.token = "secret";
+  return contract;
+}
+
+std::string text(const absl::Status& status) { return status.ok() ? "OK" : status.ToString(); }
+
+// What a process of the tests below does: opens, says where it is and that it is ready, then waits for a failure.
+std::string waitForFailure(const LaunchContract& contract) {
+  FailureMonitor monitor;
+  absl::StatusOr<std::unique_ptr<LocalChannel>> channel = LocalChannel::open(contract, &monitor, soon());
+  if (!channel.ok()) return text(channel.status());
+  (*channel)->announceAddress(absl::StrCat("127.0.0.1:", 5000 + contract.proc));
+  (*channel)->announceReady();
+  const absl::Status ready = (*channel)->waitAllReady(soon());
+  if (!ready.ok()) return text(ready);
+  ProcessGroup::signalLine("ready");
+  if (!monitor.waitFor(soon())) return "no failure came";
+  const std::optional<PeerName> peer = peerOf(monitor.status());
+  return absl::StrCat(peer ? describePeer(*peer) : "nobody", " | ", std::string(monitor.status().message()));
+}
+
+TEST(LocalChannel, NeedsNoSocket_WhenAProcessIsAlone) {
+  FailureMonitor monitor;
+  const LaunchContract contract = contractOf(1, 0);
+  EXPECT_EQ(LocalChannel::socketName(contract), "");
+  absl::StatusOr<std::unique_ptr<LocalChannel>> channel = LocalChannel::open(contract, &monitor, soon());
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  (*channel)->announceReady();
+  EXPECT_TRUE((*channel)->waitAllReady(soon()).ok());
+  EXPECT_TRUE((*channel)->set("k", "v").ok());
+  EXPECT_EQ(*(*channel)->get("k", soon()), "v");
+  EXPECT_TRUE((*channel)->leave(soon()).ok());
+}
+
+TEST(LocalChannel, CarriesReadyValuesAndFarewell) {
+  ProcessGroup group(4, [](int proc) -> std::string {
+    FailureMonitor monitor;
+    absl::StatusOr<std::unique_ptr<LocalChannel>> channel = LocalChannel::open(contractOf(4, proc), &monitor, soon());
+    if (!channel.ok()) return text(channel.status());
+    // In order: each waits for the one before it.
+    if (proc > 0) {
+      const absl::Status status = (*channel)->waitReady(proc - 1, soon());
+      if (!status.ok()) return text(status);
+    }
+    if (!(*channel)->set(absl::StrCat("from", proc), std::string(100'000, static_cast<char>('a' + proc))).ok()) return "set";
+    (*channel)->announceReady();
+    for (int other = 0; other < 4; ++other) {
+      const absl::StatusOr<std::string> value = (*channel)->get(absl::StrCat("from", other), soon());
+      if (!value.ok()) return text(value.status());
+      if (*value != std::string(100'000, static_cast<char>('a' + other))) return "wrong value";
+    }
+    absl::Status status = (*channel)->waitAllReady(soon());
+    if (status.ok()) status = (*channel)->leave(soon());
+    if (monitor.failed()) return "failed: " + text(monitor.status());
+    return text(status);
+  });
+  for (const ChildResult& result : group.wait(kPatience)) EXPECT_EQ(result.text, "OK");
+}
+
+TEST(LocalChannel, NamesADeadProcessEverywhere) {
+  for (int victim : {0, 1, 3}) {
+    ProcessGroup group(4, [](int proc) { return waitForFailure(contractOf(4, proc, 1)); });
+    for (int proc = 0; proc < 4; ++proc) ASSERT_TRUE(group.awaitLine(proc, "ready", kPatience));
+    group.kill(victim, SIGKILL);
+    const std::vector<ChildResult> results = group.wait(milliseconds(3'000));
+    for (int proc = 0; proc < 4; ++proc) {
+      if (proc == victim) continue;
+      EXPECT_THAT(results[static_cast<size_t>(proc)].text,
+                  HasSubstr(absl::StrCat("machine 1 process ", victim, " (127.0.0.1:", 5000 + victim, ") | lost ")))
+          << "process " << proc;
+    }
+  }
+}
+
+TEST(LocalChannel, RelaysALossThatAnotherGroupSaw) {
+  for (int reporter : {0, 2}) {
+    ProcessGroup group(3, [reporter](int proc) -> std::string {
+      FailureMonitor monitor;
+      absl::StatusOr<std::unique_ptr<LocalChannel>> channel = LocalChannel::open(contractOf(3, proc), &monitor, soon());
+      if (!channel.ok()) return text(channel.status());
+      (*channel)->announceReady();
+      // The report may come while this process still waits for the others.
+      const absl::Status status = (*channel)->waitAllReady(soon());
+      if (!status.ok() && !monitor.failed()) return text(status);
+      if (proc == reporter) {
+        (*channel)->reportLost(withPeer(absl::UnavailableError("lost machine 7: connection closed"),
+                                        {7, proc, "10.1.2.3:4567"}));
+        return "reported";
+      }
+      if (!monitor.waitFor(soon())) return "no failure came";
+      return absl::StrCat(describePeer(*peerOf(monitor.status())), " | ", std::string(monitor.status().message()));
+    });
+    const std::vector<ChildResult> results = group.wait(kPatience);
+    for (int proc = 0; proc < 3; ++proc) {
+      EXPECT_EQ(results[static_cast<size_t>(proc)].text,
+                proc == reporter ? "reported"
+                                 : absl::StrCat("machine 7 process ", reporter,
+                                                " (10.1.2.3:4567) | lost machine 7: connection closed"));
+    }
+  }
+}
+
+TEST(LocalChannel, TellsALateProcessOfADeathBeforeIt) {
+  ProcessGroup group(3, [](int proc) -> std::string {
+    const LaunchContract contract = contractOf(3, proc);
+    FailureMonitor monitor;
+    // Process 1 comes and goes in this time.
+    if (proc == 2) std::this_thread::sleep_for(milliseconds(300));
+    absl::StatusOr<std::unique_ptr<LocalChannel>> channel = LocalChannel::open(contract, &monitor, soon());
+    if (!channel.ok()) return text(channel.status());
+    if (proc == 1) ::_exit(0);
+    const absl::Status status = (*channel)->waitReady(1, soon());
+    if (proc == 0) std::this_thread::sleep_for(milliseconds(600));
+    return text(status);
+  });
+  const std::vector<ChildResult> results = group.wait(kPatience);
+  EXPECT_THAT(results[0].text, HasSubstr("lost machine 0 process 1"));
+  EXPECT_THAT(results[2].text, HasSubstr("lost machine 0 process 1"));
+}
+
+TEST(LocalChannel, IsNotDisturbedByStrangers) {
+  ProcessGroup group(2, [](int proc) { return waitForFailure(contractOf(2, proc)); });
+  ASSERT_TRUE(group.awaitLine(0, "ready", kPatience));
+  ASSERT_TRUE(group.awaitLine(1, "ready", kPatience));
+  const std::string name = LocalChannel::socketName(contractOf(2, 0));
+  const std::string huge("\xff\xff\xff\x7f", 4);
+  for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\0'), huge,
+                                   encodeLocalMessage({LocalMessage::Type::kDead, 0, 1, 0, "", "", ""}),
+                                   encodeLocalMessage({LocalMessage::Type::kHello, 0, 1, 1, "other", "secret", ""})}) {
+    absl::StatusOr<FileDescriptor> fd = connectAbstract(name, soon(), false);
+    ASSERT_TRUE(fd.ok()) << fd.status();
+    (void)sendAll(fd->get(), bytes.data(), bytes.size(), soon());
+    char answer;
+    while (receiveAll(fd->get(), &answer, 1, soon()).ok()) {
+    }
+  }
+  // A silent connection that stays open does no harm either.
+  absl::StatusOr<FileDescriptor> silent = connectAbstract(name, soon(), false);
+  ASSERT_TRUE(silent.ok());
+  std::this_thread::sleep_for(milliseconds(100));
+  group.kill(1, SIGKILL);
+  EXPECT_THAT(group.wait(kPatience)[0].text, HasSubstr("machine 0 process 1 (127.0.0.1:5001)"));
+}
+
+TEST(LocalChannel, RefusesAWrongToken_AndSaysSoToTheOneThatHasIt) {
+  ProcessGroup group(2, [](int proc) -> std::string {
+    LaunchContract contract = contractOf(2, proc);
+    if (proc == 1) contract.token = "guess";
+    FailureMonitor monitor;
+    absl::StatusOr<std::unique_ptr<LocalChannel>> channel = LocalChannel::open(contract, &monitor, soon());
+    if (!channel.ok()) return text(channel.status());
+    const absl::Status status = (*channel)->waitReady(1, Deadline::after(milliseconds(300)));
+    return text(status);
+  });
+  const std::vector<ChildResult> results = group.wait(kPatience);
+  EXPECT_THAT(results[0].text, HasSubstr("DEADLINE_EXCEEDED: process 1 of machine 0"));
+  EXPECT_THAT(results[1].text, HasSubstr("PERMISSION_DENIED: process 0 of machine 0 belongs to another job"));
+}
+
+TEST(LocalChannel, RefusesTheSameJobTwice) {
+  FailureMonitor monitor;
+  absl::StatusOr<std::unique_ptr<LocalChannel>> first = LocalChannel::open(contractOf(2, 0), &monitor, soon());
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE(absl::IsAlreadyExists(LocalChannel::open(contractOf(2, 0), &monitor, soon()).status()));
+  FailureMonitor second;
+  absl::StatusOr<std::unique_ptr<LocalChannel>> one = LocalChannel::open(contractOf(2, 1), &second, soon());
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_TRUE(absl::IsAlreadyExists(LocalChannel::open(contractOf(2, 1), &second, soon()).status()));
+}
+
+TEST(LocalChannel, SaysWhoIsMissing_WhenTheDeadlinePasses) {
+  FailureMonitor monitor;
+  absl::StatusOr<std::unique_ptr<LocalChannel>> hub = LocalChannel::open(contractOf(3, 0), &monitor, soon());
+  ASSERT_TRUE(hub.ok());
+  const absl::Status left = (*hub)->leave(Deadline::after(milliseconds(20)));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(left));
+  EXPECT_THAT(std::string(left.message()), HasSubstr("process 1, process 2"));
+  FailureMonitor other;
+  const absl::Status noHub =
+      LocalChannel::open(contractOf(3, 1, 1), &other, Deadline::after(milliseconds(20))).status();
+  EXPECT_THAT(std::string(noHub.message()), HasSubstr("process 0 of machine 1 did not open"));
+}
+
+}  // namespace
+}  // namespace farhop::runtime
