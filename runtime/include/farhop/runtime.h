@@ -35,6 +35,8 @@ struct RuntimeOptions {
   std::chrono::milliseconds startTimeout{0};         // 0: 60 s and 30 s more for each group before this one
   std::chrono::milliseconds leaveTimeout{10'000};
   std::chrono::milliseconds peerTimeout{10'000};     // a peer silent for this long is lost
+  // How long a collective waits for processes that are alive but slow (a lost one ends it at once).
+  std::chrono::milliseconds collectiveTimeout{1'800'000};
   uint64_t memoryEstimateBytes = 0;                  // what the gate waits to be free; 0: no check
 
   // From FARHOP_* (farhop run), else from a Slurm step, else a single process. Throws

@@ -1,0 +1,247 @@
+#include "farhop/runtime.h"
+
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "base/memory_info.h"
+#include "runtime/api/graph_core.h"
+#include "runtime/api/status_error.h"
+#include "runtime/api/tensor_collectives.h"
+#include "sampler/feature_service.h"
+#include "sampler/neighbor_service.h"
+
+namespace farhop {
+
+using api::okOrThrow;
+using api::valueOrThrow;
+
+namespace {
+
+// A feature reply's size: large enough that a request's cost does not show, small enough to bound staging.
+constexpr size_t kFeatureReplyBytes = size_t{8} << 20;
+
+RuntimeOptions fromContract(const runtime::LaunchContract& contract) {
+  RuntimeOptions options;
+  options.numMachines = contract.numMachines;
+  options.machine = contract.machine;
+  options.procsPerMachine = contract.procsPerMachine;
+  options.proc = contract.proc;
+  options.masterAddr = contract.masterAddr;
+  options.masterPort = contract.masterPort;
+  options.jobId = contract.jobId;
+  options.token = contract.token;
+  options.start = runtime::formatStartMode(contract.start);
+  options.graph = contract.graph;
+  options.masterFd = contract.masterFd;
+  return options;
+}
+
+runtime::LaunchContract toContract(const RuntimeOptions& options) {
+  runtime::LaunchContract contract;
+  contract.numMachines = options.numMachines;
+  contract.machine = options.machine;
+  contract.procsPerMachine = options.procsPerMachine;
+  contract.proc = options.proc;
+  contract.masterAddr = options.masterAddr;
+  contract.masterPort = options.masterPort;
+  contract.jobId = options.jobId;
+  contract.token = options.token;
+  contract.start = valueOrThrow(runtime::parseStartMode(options.start));
+  contract.graph = options.graph;
+  contract.masterFd = options.masterFd;
+  return contract;
+}
+
+// OpenBLAS makes its threads when it is loaded, before any binding; without this each process of a machine
+// computes with as many threads as the machine has cores.
+void setBlasThreads(int threads) {
+  if (void* function = ::dlsym(RTLD_DEFAULT, "openblas_set_num_threads")) {
+    reinterpret_cast<void (*)(int)>(function)(threads);
+  }
+}
+
+std::string pack(const RuntimeStats& stats) {
+  return std::string(reinterpret_cast<const char*>(&stats), sizeof(stats));
+}
+
+}  // namespace
+
+RuntimeOptions RuntimeOptions::fromEnvironment() {
+  return fromContract(valueOrThrow(runtime::readLaunchContract(runtime::processEnvironment())));
+}
+
+struct Runtime::Impl {
+  RuntimeOptions options;
+  std::shared_ptr<runtime::Session> session;
+  std::shared_ptr<sampler::SamplerMetrics> metrics;
+  bool graphOpened = false;
+
+  Deadline collectiveDeadline() const { return Deadline::after(options.collectiveTimeout); }
+  runtime::Collectives& collectives() const {
+    if (session->left()) throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job");
+    return session->collectives();
+  }
+  std::vector<std::string> allGather(const std::string& value) const {
+    return valueOrThrow(collectives().allGatherJob(value, collectiveDeadline()));
+  }
+};
+
+Runtime::Runtime(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Runtime::Runtime(Runtime&&) noexcept = default;
+Runtime& Runtime::operator=(Runtime&&) noexcept = default;
+
+Runtime::~Runtime() {
+  if (impl_ == nullptr) return;
+  try {
+    leave();
+  } catch (const std::exception&) {
+    // Logged by the session; a destructor has nobody to tell.
+  }
+}
+
+Runtime Runtime::start(const RuntimeOptions& options) {
+  runtime::SessionOptions session;
+  if (options.startTimeout.count() > 0) session.startTimeout = options.startTimeout;
+  session.leaveTimeout = options.leaveTimeout;
+  session.peerTimeout = options.peerTimeout;
+  session.memoryEstimateBytes = options.memoryEstimateBytes;
+  session.bindCores = options.bindCores;
+  auto impl = std::make_shared<Impl>();
+  impl->options = options;
+  impl->session = valueOrThrow(runtime::Session::start(toContract(options), session));
+  impl->metrics = std::make_shared<sampler::SamplerMetrics>(&impl->session->metrics());
+  if (options.bindCores) {
+    at::set_num_threads(impl->session->computeThreads());
+    setBlasThreads(impl->session->computeThreads());
+  }
+  return Runtime(std::move(impl));
+}
+
+int Runtime::machine() const { return impl_->options.machine; }
+int Runtime::numMachines() const { return impl_->options.numMachines; }
+int Runtime::proc() const { return impl_->options.proc; }
+int Runtime::procsPerMachine() const { return impl_->options.procsPerMachine; }
+int Runtime::worldRank() const { return machine() * procsPerMachine() + proc(); }
+int Runtime::worldSize() const { return numMachines() * procsPerMachine(); }
+int Runtime::samplerThreads() const { return impl_->session->samplerThreads(); }
+
+Graph Runtime::openGraph(const std::string& directory) {
+  const std::string path = directory.empty() ? impl_->options.graph : directory;
+  if (path.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "openGraph: no store directory; name one, or start with farhop run --graph DIR");
+  }
+  if (impl_->graphOpened) {
+    throw Error(ErrorCode::kFailedPrecondition, "openGraph: this runtime has a graph open already");
+  }
+  auto open = [&]() -> absl::StatusOr<std::shared_ptr<const sampler::PartitionedGraph>> {
+    FARHOP_ASSIGN_OR_RETURN(std::shared_ptr<const partition::GraphStore> store, partition::GraphStore::open(path));
+    return sampler::PartitionedGraph::open(std::move(store), machine(), numMachines());
+  };
+  auto opened = open();
+  auto core = std::make_shared<GraphCore>();
+  if (opened.ok()) {
+    core->session = impl_->session;
+    core->graph = *opened;
+    core->metrics = impl_->metrics;
+    core->puller = std::make_unique<sampler::FeaturePuller>(*opened, impl_->session->agent(), impl_->metrics,
+                                                            kFeatureReplyBytes);
+    if (rpc::Agent* agent = impl_->session->agent()) {
+      sampler::registerNeighborService(agent, *opened);
+      // A single row may be larger than a chunk; beyond that the agent's own message limit holds.
+      sampler::registerFeatureService(agent, *opened, impl_->metrics, size_t{256} << 20);
+    }
+  }
+  // Nobody asks before everybody serves, and a process that cannot open says so to all.
+  const std::string mine = opened.ok() ? absl::StrCat("+", (*opened)->store().fingerprint())
+                                       : absl::StrCat("-", opened.status().message());
+  const std::vector<std::string> all = impl_->allGather(mine);
+  okOrThrow(opened.status());
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const std::string who = absl::StrCat("machine ", static_cast<int>(rank) / procsPerMachine(), " process ",
+                                         static_cast<int>(rank) % procsPerMachine());
+    if (!all[rank].empty() && all[rank][0] == '-') {
+      throw Error(ErrorCode::kFailedPrecondition, absl::StrCat(who, " cannot open the graph: ", all[rank].substr(1)));
+    }
+    if (all[rank] != mine) {
+      throw Error(ErrorCode::kFailedPrecondition,
+                  absl::StrCat(who, " has opened another store than ", path, "; copy the same store to every machine"));
+    }
+  }
+  impl_->graphOpened = true;
+  return Graph(std::move(core));
+}
+
+void Runtime::averageGradients(const std::vector<torch::Tensor>& parameters) {
+  okOrThrow(api::averageGradients(parameters, true, impl_->collectives(), impl_->collectiveDeadline()).status());
+}
+
+void Runtime::joinUneven(const std::vector<torch::Tensor>& parameters, const std::function<void()>& step) {
+  for (;;) {
+    for (const torch::Tensor& parameter : parameters) {
+      if (parameter.grad().defined()) parameter.grad().zero_();
+    }
+    const int64_t active =
+        valueOrThrow(api::averageGradients(parameters, false, impl_->collectives(), impl_->collectiveDeadline()));
+    if (active == 0) return;
+    if (step) step();
+  }
+}
+
+void Runtime::broadcast(const std::vector<torch::Tensor>& tensors) {
+  okOrThrow(api::broadcastTensors(tensors, worldRank(), impl_->collectives(), impl_->collectiveDeadline()));
+}
+
+std::vector<double> Runtime::sum(const std::vector<double>& values) {
+  std::vector<double> result = values;
+  okOrThrow(impl_->collectives().allReduceSum(std::span<double>(result), impl_->collectiveDeadline()));
+  return result;
+}
+
+std::vector<std::string> Runtime::gather(const std::string& value) { return impl_->allGather(value); }
+
+void Runtime::barrier() { okOrThrow(impl_->collectives().barrierJob(impl_->collectiveDeadline())); }
+
+RuntimeStats Runtime::stats() const {
+  const sampler::SamplerMetrics& counted = *impl_->metrics;
+  const runtime::StageTimes times = impl_->session->stageTimes();
+  const auto whole = [](const Metrics::Counter& counter) { return static_cast<int64_t>(counter.value()); };
+  RuntimeStats stats;
+  stats.machine = machine();
+  stats.proc = proc();
+  stats.batches = whole(counted.batches);
+  stats.sampledEdges = whole(counted.sampledEdges);
+  stats.remoteEdges = whole(counted.remoteEdges);
+  stats.neighborBytes = whole(counted.neighborBytes);
+  stats.ownFeatureRows = whole(counted.ownRows);
+  stats.remoteFeatureRows = whole(counted.remoteRows);
+  stats.featureBytes = whole(counted.featureBytes);
+  stats.peakResidentBytes = static_cast<int64_t>(peakResidentBytes());
+  stats.sharedMemoryBytes = static_cast<int64_t>(mappedSharedMemoryBytes());
+  stats.startSeconds = times.gateSeconds;
+  stats.readySeconds = times.readySeconds;
+  return stats;
+}
+
+std::vector<RuntimeStats> Runtime::gatherStats() {
+  std::vector<RuntimeStats> result;
+  for (const std::string& packed : impl_->allGather(pack(stats()))) {
+    RuntimeStats stats;
+    if (packed.size() != sizeof(stats)) throw Error(ErrorCode::kInternal, "gatherStats: processes of another version");
+    std::memcpy(static_cast<void*>(&stats), packed.data(), sizeof(stats));
+    result.push_back(stats);
+  }
+  return result;
+}
+
+std::string Runtime::metricsText() const { return impl_->session->metrics().text(); }
+
+void Runtime::leave() {
+  if (!impl_->session->left()) okOrThrow(impl_->session->leave(Deadline::after(impl_->options.leaveTimeout)));
+}
+
+}  // namespace farhop

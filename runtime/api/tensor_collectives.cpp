@@ -1,0 +1,91 @@
+#include "runtime/api/tensor_collectives.h"
+
+#include <torch/autograd.h>
+
+#include <cstring>
+#include <span>
+#include <string>
+
+namespace farhop::api {
+namespace {
+
+absl::Status checkParameter(const torch::Tensor& parameter) {
+  if (!parameter.device().is_cpu()) return absl::InvalidArgumentError("averageGradients: parameters must be CPU tensors");
+  if (parameter.scalar_type() != torch::kFloat32 && parameter.scalar_type() != torch::kFloat64) {
+    return absl::InvalidArgumentError(absl::StrCat("averageGradients: parameters must be float32 or float64, not ",
+                                                   torch::toString(parameter.scalar_type())));
+  }
+  return absl::OkStatus();
+}
+
+// All gradients of one dtype behind each other, summed, divided, put back.
+template <typename T>
+absl::Status averageOf(const std::vector<torch::Tensor>& parameters, torch::ScalarType dtype, int64_t active,
+                       runtime::Collectives& collectives, Deadline deadline) {
+  std::vector<T> flat;
+  for (const torch::Tensor& parameter : parameters) {
+    if (parameter.scalar_type() != dtype) continue;
+    const size_t at = flat.size();
+    flat.resize(at + static_cast<size_t>(parameter.numel()), T{0});
+    if (!parameter.grad().defined()) continue;
+    const torch::Tensor gradient = parameter.grad().contiguous();
+    std::memcpy(flat.data() + at, gradient.data_ptr<T>(), gradient.nbytes());
+  }
+  if (flat.empty()) return absl::OkStatus();
+  FARHOP_RETURN_IF_ERROR(collectives.allReduceSum(std::span<T>(flat), deadline));
+  const T scale = active > 0 ? T{1} / static_cast<T>(active) : T{0};
+  for (T& value : flat) value *= scale;
+  size_t at = 0;
+  for (const torch::Tensor& parameter : parameters) {
+    if (parameter.scalar_type() != dtype) continue;
+    const torch::Tensor average = torch::from_blob(flat.data() + at, parameter.sizes(), dtype);
+    if (!parameter.grad().defined()) {
+      parameter.mutable_grad() = average.clone();
+    } else {
+      parameter.mutable_grad().copy_(average);
+    }
+    at += static_cast<size_t>(parameter.numel());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> averageGradients(const std::vector<torch::Tensor>& parameters, bool active,
+                                         runtime::Collectives& collectives, Deadline deadline) {
+  for (const torch::Tensor& parameter : parameters) FARHOP_RETURN_IF_ERROR(checkParameter(parameter));
+  const torch::NoGradGuard noGrad;
+  int64_t count = active ? 1 : 0;
+  FARHOP_RETURN_IF_ERROR(collectives.allReduceSum(std::span<int64_t>(&count, 1), deadline));
+  if (count == 0) return count;
+  FARHOP_RETURN_IF_ERROR(averageOf<float>(parameters, torch::kFloat32, count, collectives, deadline));
+  FARHOP_RETURN_IF_ERROR(averageOf<double>(parameters, torch::kFloat64, count, collectives, deadline));
+  return count;
+}
+
+absl::Status broadcastTensors(const std::vector<torch::Tensor>& tensors, int worldRank,
+                              runtime::Collectives& collectives, Deadline deadline) {
+  const torch::NoGradGuard noGrad;
+  std::string bytes;
+  size_t total = 0;
+  for (const torch::Tensor& tensor : tensors) {
+    if (!tensor.device().is_cpu() || !tensor.is_contiguous()) {
+      return absl::InvalidArgumentError("broadcast: tensors must be contiguous and on the CPU");
+    }
+    total += tensor.nbytes();
+    if (worldRank == 0) bytes.append(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes());
+  }
+  FARHOP_ASSIGN_OR_RETURN(bytes, collectives.broadcastJob(bytes, deadline));
+  if (bytes.size() != total) {
+    return absl::InvalidArgumentError(absl::StrCat("broadcast: rank 0 sends ", bytes.size(), " bytes, these tensors have ",
+                                                   total, "; every process must pass tensors of the same shapes"));
+  }
+  size_t at = 0;
+  for (const torch::Tensor& tensor : tensors) {
+    std::memcpy(tensor.data_ptr(), bytes.data() + at, tensor.nbytes());
+    at += tensor.nbytes();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace farhop::api

@@ -1,0 +1,87 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+#include <numeric>
+
+#include "tests/fixture_graphs.h"
+#include "tests/sampling_cluster.h"
+#include "tests/temporary_directory.h"
+
+namespace farhop::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+class FeaturePull : public ::testing::Test {
+ protected:
+  void SetUp() override { writeFixtureStore({}, 3, directory_ / "store"); }
+
+  absl::Status pullAll(SamplingCluster& cluster, Deadline deadline, std::vector<float>* rows) {
+    std::vector<uint64_t> gids(60);
+    std::iota(gids.begin(), gids.end(), 0);
+    rows->assign(60 * 4, -1);
+    sampler::PullRequest request;
+    request.gids = gids;
+    request.targets = {{*sampler::featureIndex(*cluster.machine(0).graph, 0, "x"), reinterpret_cast<std::byte*>(rows->data())}};
+    request.deadline = deadline;
+    std::promise<absl::Status> done;
+    cluster.machine(0).puller->pull(std::move(request), [&](absl::Status status) { done.set_value(std::move(status)); });
+    return done.get_future().get();
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(FeaturePull, BringsEveryRowToItsPlace_WhateverTheChunk) {
+  for (size_t chunkBytes : {1, 16, 100, 1 << 20}) {
+    SamplingCluster cluster(directory_ / "store", 3, rpc::TransportKind::kInProcess, chunkBytes);
+    std::vector<float> rows;
+    const absl::Status status = pullAll(cluster, Deadline::after(milliseconds(20'000)), &rows);
+    ASSERT_TRUE(status.ok()) << status;
+    for (uint64_t gid = 0; gid < 60; ++gid) {
+      for (uint64_t c = 0; c < 4; ++c) ASSERT_EQ(rows[gid * 4 + c], fixtureFeature(0, cluster.originalId(0, gid), c));
+    }
+  }
+}
+
+TEST_F(FeaturePull, PullsOriginalIdsLikeAFeature) {
+  SamplingCluster cluster(directory_ / "store", 3, rpc::TransportKind::kInProcess);
+  const std::vector<uint64_t> gids = {59, 0, 30, 30};
+  const auto bytes = cluster.pull(2, 0, sampler::kOriginalIdName, gids);
+  std::vector<int64_t> ids(4);
+  ASSERT_EQ(bytes.size(), ids.size() * sizeof(int64_t));
+  std::memcpy(ids.data(), bytes.data(), bytes.size());
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(static_cast<uint64_t>(ids[i]), cluster.originalId(0, gids[i]));
+}
+
+TEST_F(FeaturePull, NamesTheLostOwner_AndServesTheRest) {
+  SamplingCluster cluster(directory_ / "store", 3, rpc::TransportKind::kInProcess);
+  cluster.machine(2).agent->close(absl::CancelledError("gone"));
+  std::vector<float> rows;
+  const absl::Status status = pullAll(cluster, Deadline::after(milliseconds(20'000)), &rows);
+  ASSERT_FALSE(status.ok());
+  ASSERT_TRUE(peerOf(status).has_value()) << status;
+  EXPECT_EQ(peerOf(status)->machine, 2);
+  const auto& book = cluster.store().book();
+  const auto bytes = cluster.pull(0, 0, "x", {book.begin(0, 0), book.begin(0, 1)});
+  EXPECT_EQ(bytes.size(), 2 * 4 * sizeof(float));
+}
+
+TEST_F(FeaturePull, EndsAtItsDeadline) {
+  SamplingCluster cluster(directory_ / "store", 3, rpc::TransportKind::kInProcess);
+  std::vector<float> rows;
+  const absl::Status status = pullAll(cluster, Deadline::after(milliseconds(0)), &rows);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+}
+
+TEST_F(FeaturePull, ListsWhatExists_WhenTheNameIsUnknown) {
+  SamplingCluster cluster(directory_ / "store", 1, rpc::TransportKind::kInProcess);
+  const auto index = sampler::featureIndex(*cluster.machine(0).graph, 0, "y");
+  ASSERT_FALSE(index.ok());
+  EXPECT_NE(index.status().message().find("'x'"), std::string::npos);
+  EXPECT_NE(index.status().message().find("'original_id'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace farhop::testing
