@@ -1,0 +1,158 @@
+#include "launcher/inspect_command.h"
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "launcher/store_summary.h"
+#include "launcher/text_table.h"
+#include "partition/graph_store.h"
+
+namespace farhop::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct InspectArguments {
+  std::string store;
+  bool verify = false;
+  bool json = false;
+};
+
+struct VerifyResult {
+  absl::Status status;
+  std::vector<std::string> checks;
+};
+
+std::string featuresText(const std::vector<partition::FeatureSpec>& features) {
+  std::string text;
+  for (const partition::FeatureSpec& feature : features) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", feature.name, " ", dtypeName(feature.dtype));
+    for (uint64_t dimension : feature.rowShape) absl::StrAppend(&text, " x ", dimension);
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string schemaTables(const partition::GraphStore& store) {
+  const partition::Schema& schema = store.schema();
+  std::vector<std::vector<std::string>> types = {{"node type", "nodes", "features"}};
+  for (const partition::NodeType& type : schema.nodeTypes) {
+    types.push_back({type.name, formatCount(type.count), featuresText(type.features)});
+  }
+  std::vector<std::vector<std::string>> relations = {{"relation", "edges", "reverse of", "features"}};
+  for (size_t r = 0; r < schema.relations.size(); ++r) {
+    const partition::Relation& relation = schema.relations[r];
+    relations.push_back({schema.relationText(static_cast<int>(r)), formatCount(relation.count),
+                         relation.reverseOf < 0 ? "-" : schema.relations[relation.reverseOf].name,
+                         featuresText(relation.features)});
+  }
+  std::string text = formatTable(types) + "\n" + formatTable(relations);
+  if (store.splits().empty()) return text;
+  std::vector<std::vector<std::string>> splits = {{"split", "node type", "seeds"}};
+  for (const partition::SplitInfo& split : store.splits()) {
+    splits.push_back({split.name, schema.nodeTypes[split.nodeType].name, formatCount(split.count)});
+  }
+  return text + "\n" + formatTable(splits);
+}
+
+void printText(const partition::GraphStore& store, const StoreSummary& summary, const VerifyResult* verified) {
+  const partition::Manifest& manifest = store.manifest();
+  std::cout << "store      " << store.directory() << "\n"
+            << "format     version " << partition::kStoreFormatVersion << "\n"
+            << "data set   " << (manifest.dataset.empty() ? "-" : manifest.dataset) << "\n";
+  if (!manifest.task.empty() || manifest.numClasses > 0) {
+    std::cout << "task       " << manifest.task << ", " << manifest.numClasses << " classes\n";
+  }
+  std::cout << "partitions " << store.numPartitions() << " by " << (manifest.method.empty() ? "-" : manifest.method)
+            << ", seed " << manifest.seed << "\n"
+            << "edge cut   " << formatCount(summary.cutEdges) << " of " << formatCount(summary.forwardEdges) << " ("
+            << formatShare(summary.cutEdges, summary.forwardEdges) << ")\n\n"
+            << schemaTables(store) << "\n"
+            << summaryTable(summary);
+  if (verified != nullptr) {
+    std::cout << "\n";
+    for (const std::string& check : verified->checks) std::cout << "verify     " << check << "\n";
+    std::cout << "verify     " << (verified->status.ok() ? "the store is sound" : "the store is NOT sound") << "\n";
+  }
+  std::cout << std::flush;
+}
+
+Json featuresJson(const std::vector<partition::FeatureSpec>& features) {
+  Json list = Json::array();
+  for (const partition::FeatureSpec& feature : features) {
+    list.push_back({{"name", feature.name},
+                    {"dtype", std::string(dtypeName(feature.dtype))},
+                    {"row_shape", feature.rowShape}});
+  }
+  return list;
+}
+
+void printJson(const partition::GraphStore& store, const StoreSummary& summary, const VerifyResult* verified) {
+  const partition::Manifest& manifest = store.manifest();
+  const partition::Schema& schema = store.schema();
+  Json json = {{"store", store.directory()},
+               {"format_version", partition::kStoreFormatVersion},
+               {"dataset", manifest.dataset},
+               {"task", manifest.task},
+               {"num_classes", manifest.numClasses},
+               {"method", manifest.method},
+               {"seed", manifest.seed},
+               {"parts", store.numPartitions()}};
+  Json& types = json["node_types"] = Json::array();
+  for (const partition::NodeType& type : schema.nodeTypes) {
+    types.push_back({{"name", type.name}, {"nodes", type.count}, {"features", featuresJson(type.features)}});
+  }
+  Json& relations = json["relations"] = Json::array();
+  for (size_t r = 0; r < schema.relations.size(); ++r) {
+    Json relation = {{"name", schema.relationText(static_cast<int>(r))}, {"edges", schema.relations[r].count}};
+    const int forward = schema.relations[r].reverseOf;
+    if (forward >= 0) relation["reverse_of"] = schema.relationText(forward);
+    relation["features"] = featuresJson(schema.relations[r].features);
+    relations.push_back(std::move(relation));
+  }
+  Json& splits = json["splits"] = Json::array();
+  for (const partition::SplitInfo& split : store.splits()) {
+    splits.push_back(
+        {{"name", split.name}, {"node_type", schema.nodeTypes[split.nodeType].name}, {"seeds", split.count}});
+  }
+  json.update(summaryJson(summary));
+  if (verified != nullptr) {
+    json["verify"] = {{"ok", verified->status.ok()},
+                      {"checks", verified->checks},
+                      {"problems", std::string(verified->status.message())}};
+  }
+  std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
+}
+
+absl::Status runInspect(const InspectArguments& arguments) {
+  FARHOP_ASSIGN_OR_RETURN(auto store, partition::GraphStore::open(arguments.store));
+  VerifyResult verified;
+  if (arguments.verify) verified.status = store->verify(&verified.checks);
+  const StoreSummary summary = summarizeStore(*store);
+  const VerifyResult* shown = arguments.verify ? &verified : nullptr;
+  if (arguments.json) {
+    printJson(*store, summary, shown);
+  } else {
+    printText(*store, summary, shown);
+  }
+  return verified.status;
+}
+
+}  // namespace
+
+void addInspectCommand(CLI::App& app, int* exitCode) {
+  auto arguments = std::make_shared<InspectArguments>();
+  CLI::App* command = app.add_subcommand("inspect", "Print what a graph store holds, and check it");
+  command->add_option("STORE", arguments->store, "Directory of the store")->required();
+  command->add_flag("--verify", arguments->verify, "Check every checksum and every invariant; reads all of the store");
+  command->add_flag("--json", arguments->json, "Print JSON");
+  command->callback([arguments, exitCode] {
+    const absl::Status status = runInspect(*arguments);
+    *exitCode = status.ok() ? 0 : 1;
+    if (!status.ok()) std::cerr << "farhop: " << status.message() << std::endl;
+  });
+}
+
+}  // namespace farhop::launcher

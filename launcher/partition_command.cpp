@@ -1,0 +1,152 @@
+#include "launcher/partition_command.h"
+
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/file.h"
+#include "base/memory_info.h"
+#include "launcher/store_summary.h"
+#include "launcher/text_table.h"
+#include "partition/dataset.h"
+#include "partition/graph_store.h"
+#include "partition/partitioner.h"
+#include "partition/store_writer.h"
+
+namespace farhop::launcher {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+struct PartitionArguments {
+  std::string raw;
+  std::string out;
+  std::string method = "metis";
+  std::string task;
+  std::string jsonFile;
+  partition::PartitionOptions options;
+  bool addReverse = false;
+  bool force = false;
+};
+
+struct Seconds {
+  double read = 0, assign = 0, write = 0;
+  double total() const { return read + assign + write; }
+};
+
+// Seconds since the last call, or since it was made.
+class Stopwatch {
+ public:
+  double lap() {
+    const auto now = SteadyClock::now();
+    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  SteadyClock::time_point last_ = SteadyClock::now();
+};
+
+void progress(const std::string& line) { std::cerr << "farhop partition: " << line << std::endl; }
+
+std::string seconds(double value) { return formatFixed(value, 2) + " s"; }
+
+void printResult(const PartitionArguments& arguments, const partition::GraphStore& store, const StoreSummary& summary,
+                 const Seconds& times) {
+  const auto balance = [&](uint64_t PartitionFigures::*figure) { return formatFixed(imbalance(summary, figure), 3); };
+  const PartitionFigures total = summary.total();
+  const auto line = [](const std::string& name, const std::string& value) { return name + "  " + value + "\n"; };
+  std::cout << line("store      ", arguments.out)
+            << line("graph      ", absl::StrCat(store.manifest().dataset, store.manifest().dataset.empty() ? "" : ": ",
+                                               formatCount(total.nodes), " nodes, ", formatCount(summary.forwardEdges),
+                                               " edges",
+                                               arguments.addReverse ? ", reverse edges added" : ""))
+            << line("partitions ", absl::StrCat(store.numPartitions(), " by ", arguments.method, ", seed ",
+                                               arguments.options.seed))
+            << line("edge cut   ", absl::StrCat(formatCount(summary.cutEdges), " edges (",
+                                               formatShare(summary.cutEdges, summary.forwardEdges), ")"))
+            << line("balance    ", absl::StrCat("largest / mean: nodes ", balance(&PartitionFigures::nodes),
+                                               ", train seeds ", balance(&PartitionFigures::trainSeeds), ", in-edges ",
+                                               balance(&PartitionFigures::edges)))
+            << line("time       ", absl::StrCat(seconds(times.total()), " (read ", seconds(times.read), ", assign ",
+                                               seconds(times.assign), ", write ", seconds(times.write), ")"))
+            << line("peak memory", formatBytes(peakResidentBytes())) << "\n"
+            << summaryTable(summary) << std::flush;
+}
+
+absl::Status writeJson(const PartitionArguments& arguments, const partition::GraphStore& store,
+                       const StoreSummary& summary, const Seconds& times) {
+  nlohmann::ordered_json json;
+  const PartitionFigures total = summary.total();
+  json["store"] = arguments.out;
+  json["dataset"] = store.manifest().dataset;
+  json["method"] = arguments.method;
+  json["seed"] = arguments.options.seed;
+  json["parts"] = store.numPartitions();
+  json["nodes"] = total.nodes;
+  json["edges"] = total.edges;
+  json["seconds"] = {{"read", times.read}, {"assign", times.assign}, {"write", times.write}, {"total", times.total()}};
+  json["peak_rss_bytes"] = peakResidentBytes();
+  json.update(summaryJson(summary));
+  return writeFileAtomically(arguments.jsonFile,
+                             json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+absl::Status runPartition(PartitionArguments arguments) {
+  FARHOP_ASSIGN_OR_RETURN(arguments.options.method, partition::parsePartitionMethod(arguments.method));
+  Seconds times;
+  Stopwatch watch;
+  progress(absl::StrCat("reading ", arguments.raw));
+  FARHOP_ASSIGN_OR_RETURN(partition::Dataset dataset, partition::readDataset(arguments.raw, {arguments.task}));
+  times.read = watch.lap();
+
+  progress(absl::StrCat("assigning nodes to ", arguments.options.parts, " partitions by ", arguments.method));
+  FARHOP_ASSIGN_OR_RETURN(partition::PartitionAssignment assignment,
+                          partition::assignPartitions(dataset, arguments.options));
+  times.assign = watch.lap();
+
+  partition::StoreWriterOptions writer;
+  writer.directory = arguments.out;
+  writer.force = arguments.force;
+  writer.addReverse = arguments.addReverse;
+  writer.method = arguments.method;
+  writer.seed = arguments.options.seed;
+  writer.progress = progress;
+  FARHOP_RETURN_IF_ERROR(partition::writeStore(dataset, assignment, writer));
+  times.write = watch.lap();
+
+  FARHOP_ASSIGN_OR_RETURN(auto store, partition::GraphStore::open(arguments.out));
+  const StoreSummary summary = summarizeStore(*store);
+  printResult(arguments, *store, summary, times);
+  return arguments.jsonFile.empty() ? absl::OkStatus() : writeJson(arguments, *store, summary, times);
+}
+
+}  // namespace
+
+void addPartitionCommand(CLI::App& app, int* exitCode) {
+  auto arguments = std::make_shared<PartitionArguments>();
+  CLI::App* command = app.add_subcommand("partition", "Cut a data set into partitions and write a graph store");
+  command->add_option("RAW", arguments->raw, "Data set: a directory with metadata.yaml, or that file")->required();
+  command->add_option("--out", arguments->out, "Directory of the store to write")->required();
+  command->add_option("--parts", arguments->options.parts, "Number of partitions (at least one per machine)")
+      ->required()
+      ->check(CLI::Range(1, 65536));
+  command->add_option("--method", arguments->method, "metis: few cut edges; random: quick, evenly dealt")
+      ->check(CLI::IsMember({"metis", "random"}))
+      ->capture_default_str();
+  command->add_option("--seed", arguments->options.seed, "Fixes the result")->capture_default_str();
+  command->add_flag("--balance-train,!--no-balance-train", arguments->options.balanceTrain,
+                    "Also give every partition its share of the train seeds (the default)");
+  command->add_flag("--add-reverse", arguments->addReverse, "Add a relation rev_NAME for every relation NAME");
+  command->add_option("--task", arguments->task, "Task whose sets become splits; the first one if not given, or none");
+  command->add_flag("--force", arguments->force, "Replace the store if there is one");
+  command->add_option("--json", arguments->jsonFile, "Also write the figures to this file");
+  command->callback([arguments, exitCode] {
+    const absl::Status status = runPartition(*arguments);
+    *exitCode = status.ok() ? 0 : 1;
+    if (!status.ok()) std::cerr << "farhop: " << status.message() << std::endl;
+  });
+}
+
+}  // namespace farhop::launcher

@@ -1,0 +1,138 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "launcher/inspect_command.h"
+#include "launcher/partition_command.h"
+#include "launcher/text_table.h"
+#include "tests/fixture_graphs.h"
+#include "tests/temporary_directory.h"
+
+namespace farhop::launcher {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int exitCode = -1;
+  std::string out;
+  std::string err;
+};
+
+// What `farhop ARGUMENTS` does, in this process. A usage error gives 2, as the program does.
+Outcome farhop(std::vector<std::string> arguments) {
+  CLI::App app("farhop");
+  Outcome outcome;
+  addPartitionCommand(app, &outcome.exitCode);
+  addInspectCommand(app, &outcome.exitCode);
+  std::reverse(arguments.begin(), arguments.end());
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError&) {
+    outcome.exitCode = 2;
+  }
+  outcome.out = ::testing::internal::GetCapturedStdout();
+  outcome.err = ::testing::internal::GetCapturedStderr();
+  return outcome;
+}
+
+class Commands : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    testing::FixtureOptions options;
+    options.heterogeneous = true;
+    testing::writeRawDataset(testing::makeFixtureDataset(options), raw_);
+  }
+  testing::TemporaryDirectory directory_;
+  const std::string raw_ = directory_ / "raw";
+  const std::string store_ = directory_ / "store";
+};
+
+TEST_F(Commands, PartitionThenInspect_PrintTheFigures) {
+  const std::string json = directory_ / "out.json";
+  Outcome outcome = farhop({"partition", raw_, "--out", store_, "--parts", "3", "--add-reverse", "--json", json});
+  ASSERT_EQ(outcome.exitCode, 0) << outcome.err;
+  for (const char* word : {"edge cut", "balance", "peak memory", "train seeds", "time"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(word));
+  }
+  const auto figures = nlohmann::json::parse(readFile(json).value());
+  EXPECT_EQ(figures["parts"], 3);
+  EXPECT_EQ(figures["forward_edges"], 1000);
+  EXPECT_EQ(figures["edges"], 2000);
+  EXPECT_GT(figures["cut_edges"], 0);
+  EXPECT_GT(figures["peak_rss_bytes"], 1000000);
+  EXPECT_EQ(figures["partitions"].size(), 3u);
+
+  outcome = farhop({"inspect", store_, "--verify"});
+  EXPECT_EQ(outcome.exitCode, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("the store is sound"));
+  EXPECT_THAT(outcome.out, HasSubstr("item:rev_likes:user"));
+  outcome = farhop({"inspect", store_, "--json", "--verify"});
+  const auto inspected = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(inspected["cut_edges"], figures["cut_edges"]);
+  EXPECT_EQ(inspected["verify"]["ok"], true);
+  EXPECT_EQ(inspected["num_classes"], testing::kFixtureClasses);
+}
+
+TEST_F(Commands, PartitionTakesTheYamlFileAsWell) {
+  EXPECT_EQ(farhop({"partition", raw_ + "/metadata.yaml", "--out", store_, "--parts", "1"}).exitCode, 0);
+}
+
+TEST_F(Commands, PartitionReplacesAStore_OnlyWithForce) {
+  ASSERT_EQ(farhop({"partition", raw_, "--out", store_, "--parts", "2"}).exitCode, 0);
+  const Outcome refused = farhop({"partition", raw_, "--out", store_, "--parts", "3"});
+  EXPECT_EQ(refused.exitCode, 1);
+  EXPECT_THAT(refused.err, HasSubstr("--force"));
+  EXPECT_EQ(farhop({"partition", raw_, "--out", store_, "--parts", "3", "--force"}).exitCode, 0);
+  EXPECT_THAT(farhop({"inspect", store_}).out, HasSubstr("partitions 3 by metis"));
+}
+
+TEST_F(Commands, UsageErrors_AreNoRuns) {
+  EXPECT_EQ(farhop({"partition", raw_, "--out", store_}).exitCode, 2);
+  EXPECT_EQ(farhop({"partition", raw_, "--out", store_, "--parts", "0"}).exitCode, 2);
+  EXPECT_EQ(farhop({"partition", raw_, "--out", store_, "--parts", "2", "--method", "magic"}).exitCode, 2);
+  EXPECT_EQ(farhop({"partition", raw_, "--out", store_, "--parts", "2", "--nonsense"}).exitCode, 2);
+  EXPECT_EQ(farhop({"inspect"}).exitCode, 2);
+}
+
+TEST_F(Commands, FailuresNameTheProblem_OnStandardError) {
+  Outcome outcome = farhop({"partition", directory_ / "nowhere", "--out", store_, "--parts", "2"});
+  EXPECT_EQ(outcome.exitCode, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("farhop: " + (directory_ / "nowhere")));
+  outcome = farhop({"inspect", directory_ / "nowhere"});
+  EXPECT_EQ(outcome.exitCode, 1);
+  EXPECT_THAT(outcome.err, StartsWith("farhop: " + (directory_ / "nowhere")));
+}
+
+TEST_F(Commands, VerifyFails_WhenAByteIsFlipped) {
+  ASSERT_EQ(farhop({"partition", raw_, "--out", store_, "--parts", "2"}).exitCode, 0);
+  const std::string victim = store_ + "/part-00001/nodes/user/feat/x.npy";
+  std::string content = readFile(victim).value();
+  content.back() = static_cast<char>(content.back() ^ 1);
+  ASSERT_TRUE(writeFileAtomically(victim, content).ok());
+  EXPECT_EQ(farhop({"inspect", store_}).exitCode, 0);
+  const Outcome outcome = farhop({"inspect", store_, "--verify"});
+  EXPECT_EQ(outcome.exitCode, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("feat/x.npy is damaged"));
+}
+
+TEST(TextTable, FormatsNumbersForPeople) {
+  EXPECT_EQ(formatCount(0), "0");
+  EXPECT_EQ(formatCount(999), "999");
+  EXPECT_EQ(formatCount(1234567), "1,234,567");
+  EXPECT_EQ(formatBytes(999), "999 B");
+  EXPECT_EQ(formatBytes(1500), "1.5 kB");
+  EXPECT_EQ(formatBytes(999960), "1.0 MB");
+  EXPECT_EQ(formatShare(1, 8), "12.5 %");
+  EXPECT_EQ(formatShare(0, 0), "-");
+  EXPECT_EQ(formatTable({{"a", "bb"}, {"ccc", "1"}}), "a    bb\nccc   1\n");
+}
+
+}  // namespace
+}  // namespace farhop::launcher
