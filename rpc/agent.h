@@ -111,7 +111,7 @@ class Agent {
   // Registers a method; at any time. Requests for a method that is not registered are answered Unimplemented.
   virtual void handle(uint16_t method, Handler handler) = 0;
   // Called once for each peer that is lost (not for one that has said farewell), on a thread of the agent's;
-  // must only post. Before connect().
+  // must only post. Set it before connect().
   virtual void onPeerLost(PeerLost callback) = 0;
 
   // What the others need to reach this agent ("uv://10.0.0.1:4321").
