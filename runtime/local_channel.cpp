@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <stdexcept>
 
 #include "base/executor.h"
 
@@ -558,29 +557,6 @@ absl::StatusOr<std::string> LocalChannel::get(const std::string& key, Deadline d
         absl::StrCat("no process of machine ", contract_.machine, " has set '", key, "' in time"));
   }
   return entry->second;
-}
-
-void LocalChannelStore::set(const std::string& key, const std::vector<char>& data) {
-  const absl::Status status = channel_->set(prefix_ + key, std::string(data.begin(), data.end()));
-  if (!status.ok()) throw std::runtime_error(std::string(status.message()));
-}
-
-std::vector<char> LocalChannelStore::get(const std::string& key) {
-  const absl::StatusOr<std::string> value = channel_->get(prefix_ + key, deadline_);
-  if (!value.ok()) throw std::runtime_error(std::string(value.status().message()));
-  return {value->begin(), value->end()};
-}
-
-void LocalChannelStore::wait(const std::vector<std::string>& keys) {
-  for (const std::string& key : keys) (void)get(key);
-}
-
-void LocalChannelStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
-  const Deadline until = Deadline::earliest(deadline_, Deadline::after(timeout));
-  for (const std::string& key : keys) {
-    const absl::StatusOr<std::string> value = channel_->get(prefix_ + key, until);
-    if (!value.ok()) throw std::runtime_error(std::string(value.status().message()));
-  }
 }
 
 }  // namespace farhop::runtime

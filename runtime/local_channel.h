@@ -18,8 +18,6 @@
 #include <thread>
 #include <vector>
 
-#include <gloo/rendezvous/store.h>
-
 #include "base/deadline.h"
 #include "base/socket.h"
 #include "base/status.h"
@@ -116,23 +114,6 @@ class LocalChannel {
   bool stopping_ = false;                                 // guarded by mutex_
   int listenerId_ = -1;
   std::thread thread_;
-};
-
-// Gloo's view of the channel's key-values, under a prefix. Gloo's interface reports errors by throwing.
-class LocalChannelStore : public gloo::rendezvous::Store {
- public:
-  LocalChannelStore(LocalChannel* channel, std::string prefix, Deadline deadline)
-      : channel_(channel), prefix_(std::move(prefix)), deadline_(deadline) {}
-
-  void set(const std::string& key, const std::vector<char>& data) override;
-  std::vector<char> get(const std::string& key) override;
-  void wait(const std::vector<std::string>& keys) override;
-  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
-
- private:
-  LocalChannel* const channel_;
-  const std::string prefix_;
-  const Deadline deadline_;
 };
 
 }  // namespace farhop::runtime
