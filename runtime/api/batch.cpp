@@ -92,7 +92,7 @@ std::vector<torch::Tensor> Batch::pull(const std::vector<std::string>& names, co
   }
   request.keepAlive = held;
   request.deadline = Deadline::after(core_->pullTimeout);
-  if (core_->graph->session->left()) {
+  if (*core_->graph->left) {
     throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job; pull features before Runtime::leave()");
   }
   std::future<absl::Status> done = held->done.get_future();

@@ -9,7 +9,7 @@ namespace farhop {
 namespace {
 
 absl::Status refuseAfterLeave(const GraphCore& core) {
-  if (!core.session->left()) return absl::OkStatus();
+  if (!*core.left) return absl::OkStatus();
   return absl::FailedPreconditionError("the runtime has left the job; pull features before Runtime::leave()");
 }
 

@@ -78,6 +78,8 @@ int64_t Graph::numEdges(const std::string& relation) const {
 
 int Graph::numPartitions() const { return core_->graph->book().numPartitions(); }
 
+int64_t Graph::numClasses() const { return core_->graph->store().manifest().numClasses; }
+
 std::vector<std::string> Graph::features(const std::string& nodeType) const {
   std::vector<std::string> names;
   for (const auto& feature : core_->graph->schema().nodeTypes[core_->nodeType(nodeType)].features) {

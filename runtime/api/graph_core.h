@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,7 @@ namespace farhop {
 // Held by every handle, so that one that outlives its runtime finds a closed session, not freed memory.
 struct GraphCore {
   std::shared_ptr<runtime::Session> session;
+  std::shared_ptr<const std::atomic<bool>> left;  // the runtime has left the job; session is closed
   std::shared_ptr<const sampler::PartitionedGraph> graph;
   std::shared_ptr<sampler::SamplerMetrics> metrics;
   std::unique_ptr<sampler::FeaturePuller> puller;

@@ -98,7 +98,7 @@ int64_t NeighborLoader::numBatches() const { return static_cast<int64_t>(impl_->
 
 NeighborLoader::Epoch NeighborLoader::epoch(int64_t epoch) {
   if (epoch < 0) refuse(absl::StrCat("epoch ", epoch, " is negative"));
-  if (impl_->core->session->left()) {
+  if (*impl_->core->left) {
     throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job; iterate before Runtime::leave()");
   }
   impl_->stream->start(static_cast<uint64_t>(epoch));

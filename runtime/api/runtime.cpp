@@ -3,7 +3,10 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -78,11 +81,12 @@ struct Runtime::Impl {
   RuntimeOptions options;
   std::shared_ptr<runtime::Session> session;
   std::shared_ptr<sampler::SamplerMetrics> metrics;
+  std::shared_ptr<std::atomic<bool>> left = std::make_shared<std::atomic<bool>>(false);
   bool graphOpened = false;
 
   Deadline collectiveDeadline() const { return Deadline::after(options.collectiveTimeout); }
   runtime::Collectives& collectives() const {
-    if (session->left()) throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job");
+    if (*left) throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job");
     return session->collectives();
   }
   std::vector<std::string> allGather(const std::string& value) const {
@@ -95,7 +99,13 @@ Runtime::Runtime(Runtime&&) noexcept = default;
 Runtime& Runtime::operator=(Runtime&&) noexcept = default;
 
 Runtime::~Runtime() {
-  if (impl_ == nullptr) return;
+  if (impl_ == nullptr || *impl_->left) return;
+  if (std::uncaught_exceptions() > 0) {
+    // The trainer failed: the others get to know it now, not when they next wait for this process.
+    *impl_->left = true;
+    impl_->session->abandon(absl::AbortedError("the trainer ended with an exception"));
+    return;
+  }
   try {
     leave();
   } catch (const std::exception&) {
@@ -105,11 +115,11 @@ Runtime::~Runtime() {
 
 Runtime Runtime::start(const RuntimeOptions& options) {
   runtime::SessionOptions session;
-  if (options.startTimeout.count() > 0) session.startTimeout = options.startTimeout;
+  session.startTimeout = options.startTimeout;
   session.leaveTimeout = options.leaveTimeout;
   session.peerTimeout = options.peerTimeout;
   session.memoryEstimateBytes = options.memoryEstimateBytes;
-  session.bindCores = options.bindCores;
+  session.bind = options.bindCores;
   auto impl = std::make_shared<Impl>();
   impl->options = options;
   impl->session = valueOrThrow(runtime::Session::start(toContract(options), session));
@@ -146,6 +156,7 @@ Graph Runtime::openGraph(const std::string& directory) {
   auto core = std::make_shared<GraphCore>();
   if (opened.ok()) {
     core->session = impl_->session;
+    core->left = impl_->left;
     core->graph = *opened;
     core->metrics = impl_->metrics;
     core->puller = std::make_unique<sampler::FeaturePuller>(*opened, impl_->session->agent(), impl_->metrics,
@@ -208,7 +219,7 @@ void Runtime::barrier() { okOrThrow(impl_->collectives().barrierJob(impl_->colle
 
 RuntimeStats Runtime::stats() const {
   const sampler::SamplerMetrics& counted = *impl_->metrics;
-  const runtime::StageTimes times = impl_->session->stageTimes();
+  const runtime::StageTimes times = impl_->session->times();
   const auto whole = [](const Metrics::Counter& counter) { return static_cast<int64_t>(counter.value()); };
   RuntimeStats stats;
   stats.machine = machine();
@@ -227,21 +238,33 @@ RuntimeStats Runtime::stats() const {
   return stats;
 }
 
-std::vector<RuntimeStats> Runtime::gatherStats() {
-  std::vector<RuntimeStats> result;
+JobStats Runtime::gatherStats() {
+  JobStats job;
+  job.groups.resize(static_cast<size_t>(procsPerMachine()));
   for (const std::string& packed : impl_->allGather(pack(stats()))) {
     RuntimeStats stats;
     if (packed.size() != sizeof(stats)) throw Error(ErrorCode::kInternal, "gatherStats: processes of another version");
     std::memcpy(static_cast<void*>(&stats), packed.data(), sizeof(stats));
-    result.push_back(stats);
+    job.processes.push_back(stats);
+    job.sampledEdges += stats.sampledEdges;
+    job.remoteEdges += stats.remoteEdges;
+    job.neighborBytes += stats.neighborBytes;
+    job.featureRows += stats.ownFeatureRows + stats.remoteFeatureRows;
+    job.remoteFeatureRows += stats.remoteFeatureRows;
+    job.featureBytes += stats.featureBytes;
+    job.sharedMemoryBytes += stats.sharedMemoryBytes;
+    JobStats::Group& group = job.groups[static_cast<size_t>(stats.proc)];
+    group.startSeconds = std::max(group.startSeconds, stats.startSeconds);
+    group.readySeconds = std::max(group.readySeconds, stats.readySeconds);
   }
-  return result;
+  return job;
 }
 
 std::string Runtime::metricsText() const { return impl_->session->metrics().text(); }
 
 void Runtime::leave() {
-  if (!impl_->session->left()) okOrThrow(impl_->session->leave(Deadline::after(impl_->options.leaveTimeout)));
+  if (impl_->left->exchange(true)) return;
+  okOrThrow(impl_->session->leave(Deadline::after(impl_->options.leaveTimeout)));
 }
 
 }  // namespace farhop

@@ -43,6 +43,8 @@ class Graph {
   int64_t numNodes(const std::string& nodeType = "") const;
   int64_t numEdges(const std::string& relation = "") const;
   int numPartitions() const;
+  // Classes of the data set's task; 0 where it does not say.
+  int64_t numClasses() const;
 
   // Names of a node type's features. With one node type, the type may be left out here and below.
   std::vector<std::string> features(const std::string& nodeType = "") const;

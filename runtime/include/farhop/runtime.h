@@ -32,8 +32,9 @@ struct RuntimeOptions {
   int masterFd = -1;   // listening socket handed over by a launcher, or -1
 
   bool bindCores = true;                             // bind to physical cores, set libtorch's threads
-  std::chrono::milliseconds startTimeout{0};         // 0: 60 s and 30 s more for each group before this one
-  std::chrono::milliseconds leaveTimeout{10'000};
+  // Until all groups are ready. 0: two minutes, and a minute and the sleep step more per process of a machine.
+  std::chrono::milliseconds startTimeout{0};
+  std::chrono::milliseconds leaveTimeout{30'000};
   std::chrono::milliseconds peerTimeout{10'000};     // a peer silent for this long is lost
   // How long a collective waits for processes that are alive but slow (a lost one ends it at once).
   std::chrono::milliseconds collectiveTimeout{1'800'000};
@@ -61,7 +62,32 @@ struct RuntimeStats {
   double readySeconds = 0;           // until its group was ready
 };
 
-// One per process. Movable. Destroyed, it leaves. Not thread-safe unless said; graphs and batches are.
+// The same of the whole job.
+struct JobStats {
+  int64_t sampledEdges = 0;
+  int64_t remoteEdges = 0;
+  int64_t neighborBytes = 0;
+  int64_t featureRows = 0;           // own and remote
+  int64_t remoteFeatureRows = 0;
+  int64_t featureBytes = 0;
+  int64_t sharedMemoryBytes = 0;
+  // A worker group has passed the gate, is ready, when the last of its processes has, is.
+  struct Group {
+    double startSeconds = 0;
+    double readySeconds = 0;
+  };
+  std::vector<Group> groups;
+  std::vector<RuntimeStats> processes;  // by world rank
+
+  double remoteEdgeShare() const {
+    return sampledEdges > 0 ? static_cast<double>(remoteEdges) / static_cast<double>(sampledEdges) : 0.0;
+  }
+  double remoteFeatureShare() const {
+    return featureRows > 0 ? static_cast<double>(remoteFeatureRows) / static_cast<double>(featureRows) : 0.0;
+  }
+};
+
+// One per process. Movable. Destroyed, it leaves; destroyed by an exception, it tells the others and ends. Not thread-safe unless said; graphs and batches are.
 class Runtime {
  public:
   // Binds cores, passes the start gate, meets the group, returns when all groups are ready. Throws Error; one
@@ -102,8 +128,8 @@ class Runtime {
   void barrier();
 
   RuntimeStats stats() const;
-  // All processes' stats by world rank. Collective.
-  std::vector<RuntimeStats> gatherStats();
+  // All processes' stats and their sums, on every process. Collective.
+  JobStats gatherStats();
   // Counters in the Prometheus text format. Thread-safe.
   std::string metricsText() const;
 
