@@ -11,3 +11,4 @@
 #include "farhop/graph.h"
 #include "farhop/neighbor_loader.h"
 #include "farhop/runtime.h"
+#include "farhop/version.h"

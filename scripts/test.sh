@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Builds and runs every test: optimised, then under AddressSanitizer + UndefinedBehaviorSanitizer, then under
+# ThreadSanitizer (both without the parts that link libtorch).
+#
+#   scripts/test.sh [--no-install] [--full] [--preset NAME]
+#
+#   --no-install    do not touch packages
+#   --full          also the tests that take long (label "full")
+#   --preset NAME   only this preset: release, asan, tsan or dev
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+install=yes full=no presets=(release asan tsan)
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --no-install) install=no ;;
+    --full) full=yes ;;
+    --preset) shift; presets=("${1:?--preset needs a name}") ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "unknown option $1; see --help" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+[ "$install" = no ] || scripts/install_dependencies.sh
+
+# Leaks are reported too. TSan's report of a race ends the test at once.
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}"
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/tsan_suppressions.txt}"
+export LSAN_OPTIONS="${LSAN_OPTIONS:-suppressions=$PWD/tests/lsan_suppressions.txt}"
+
+labels=()
+[ "$full" = yes ] || labels=(-LE full)
+for preset in "${presets[@]}"; do
+  echo "== $preset"
+  start=$SECONDS
+  cmake --preset "$preset" >"/tmp/farhop-configure-$$.log" || { cat "/tmp/farhop-configure-$$.log"; exit 1; }
+  rm -f "/tmp/farhop-configure-$$.log"
+  cmake --build --preset "$preset"
+  echo "built in $((SECONDS - start)) s"
+  ctest --preset "$preset" "${labels[@]}" --no-tests=error
+done
