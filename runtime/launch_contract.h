@@ -29,11 +29,20 @@ inline constexpr char kEnvGraph[] = "FARHOP_GRAPH";
 // part of the set that must be complete.
 inline constexpr char kEnvMasterFd[] = "FARHOP_MASTER_FD";
 
+inline constexpr int kMaxMachines = 65'536;
+inline constexpr int kMaxProcsPerMachine = 1'024;
+
+// Under bare srun nobody reserves ports. The base is taken from this range, below the ports that Linux gives to
+// outgoing connections, in slots of procsPerMachine ports; jobs with neighbouring ids get different slots.
+inline constexpr int kSlurmFirstPort = 20'000;
+inline constexpr int kSlurmEndPort = 32'768;
+inline constexpr int kSlurmPortAttempts = 4;
+
 struct StartMode {
-  bool gate = true;                         // group i starts when group i-1 is ready
-  std::chrono::milliseconds sleepStep{0};   // with gate == false: process p sleeps sleepStep * p
+  bool gate = true;                        // group i starts when group i-1 is ready
+  std::chrono::milliseconds sleepStep{0};  // with gate == false: process p sleeps sleepStep * p
 };
-// "gate" or "sleep:SECONDS" (decimal seconds, not negative).
+// "gate" or "sleep:SECONDS" (decimal seconds, from 0 to 86,400; whole milliseconds are kept).
 absl::StatusOr<StartMode> parseStartMode(const std::string& text);
 std::string formatStartMode(const StartMode& mode);
 
@@ -47,8 +56,8 @@ struct LaunchContract {
   std::string jobId;
   std::string token;
   StartMode start;
-  std::string graph;      // may be empty
-  int masterFd = -1;
+  std::string graph;  // may be empty
+  int masterFd = -1;  // checked to be a number only; whether it is a listening socket is for its user to see
   enum class Source { kFarhop, kSlurm, kSingle } source = Source::kSingle;
 
   int worldSize() const { return numMachines * procsPerMachine; }
@@ -59,18 +68,27 @@ struct LaunchContract {
 using EnvironmentReader = std::function<std::optional<std::string>(const std::string&)>;
 EnvironmentReader processEnvironment();
 
-// ARCHITECTURE.md, "Launch contract": a complete FARHOP_* set, else a Slurm step, else a single process. A half-set
-// or inconsistent FARHOP_* set, a non-number, a rank out of range or an unequal Slurm step is InvalidArgument
-// naming the variable and what it should be.
+// ARCHITECTURE.md, "Launch contract": a complete FARHOP_* set (all but FARHOP_START, FARHOP_GRAPH and
+// FARHOP_MASTER_FD, which are optional everywhere), else a Slurm step, else a single process. An empty variable
+// counts as unset. A half-set or inconsistent FARHOP_* set, a non-number, a rank out of range or an unequal Slurm
+// step is InvalidArgument naming the variable and what it should be; so is a WORLD_SIZE above 1 when neither
+// FARHOP_* nor a Slurm step is there, since each process would then train alone.
 absl::StatusOr<LaunchContract> readLaunchContract(const EnvironmentReader& environment);
 
+// The base ports to try, in order: only masterPort, except under Slurm, where any may be taken by a stranger.
+// All processes of a job get the same list; the token tells whether the right job listens.
+std::vector<uint16_t> masterPortCandidates(const LaunchContract& contract);
+
 // The variables for one trainer: the FARHOP_* set and the names that torch users know (RANK, WORLD_SIZE,
-// LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT).
+// LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT). MASTER_PORT is the port after the groups'
+// (masterPort + procsPerMachine): Farhop listens on those before it, and torch.distributed wants one to itself.
 std::map<std::string, std::string> launchEnvironment(const LaunchContract& contract);
 
-// Expands Slurm's compressed node list: "n[001-003,7],gpu-a" -> n001 n002 n003 n7 gpu-a. At most 65,536 hosts.
+// Expands Slurm's compressed node list: "n[001-003,7],gpu-a" -> n001 n002 n003 n7 gpu-a; several brackets in one
+// name ("r[1-2]n[1-4]-ib") give every combination, the last varying fastest. InvalidArgument for what Slurm would
+// not write and above kMaxMachines hosts.
 absl::StatusOr<std::vector<std::string>> expandNodeList(const std::string& list);
-// Expands SLURM_TASKS_PER_NODE: "4(x2),3" -> 4 4 3.
+// Expands SLURM_TASKS_PER_NODE: "4(x2),3" -> 4 4 3. At most kMaxMachines entries.
 absl::StatusOr<std::vector<int>> expandTasksPerNode(const std::string& text);
 
 }  // namespace farhop::runtime

@@ -1,0 +1,227 @@
+#include "launcher/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+
+namespace farhop::launcher {
+namespace {
+
+constexpr std::chrono::seconds kExecTimeout{60};  // program files may lie on a slow network file system
+constexpr std::chrono::seconds kReapTimeout{5};
+
+struct Pipe {
+  FileDescriptor read, write;
+};
+
+absl::StatusOr<Pipe> makePipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) return errnoStatus("pipe", errno);
+  return Pipe{FileDescriptor(fds[0]), FileDescriptor(fds[1])};
+}
+
+std::vector<char*> pointersTo(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// The C library's own declaration lacks C linkage in glibc 2.36. Always close-on-exec.
+int openPidFd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+
+// What went wrong between fork and exec, sent through a pipe that a successful exec closes.
+struct ChildFailure {
+  enum Step : int { kWorkingDirectory, kExecute, kOther } step;
+  int error;
+};
+
+// All that the child needs, prepared before fork.
+struct ChildPlan {
+  const char* program;
+  char* const* arguments;
+  char* const* environment;
+  const char* workingDirectory;
+  int null, out, err, failure;
+  int inheritedFd;
+  const rlimit* openFiles;
+  pid_t parent;
+};
+
+// Runs in the child after fork: async-signal-safe calls only, and it never returns.
+[[noreturn]] void runChild(const ChildPlan& plan) {
+  const auto fail = [&](ChildFailure::Step step) {
+    const ChildFailure failure{step, errno};
+    // Smaller than PIPE_BUF: written whole or not at all.
+    const ssize_t ignored = ::write(plan.failure, &failure, sizeof(failure));
+    (void)ignored;
+    ::_exit(127);
+  };
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(ChildFailure::kOther);
+  if (::getppid() != plan.parent) ::_exit(127);  // the launcher ended before the line above took effect
+  if (::setpgid(0, 0) != 0) fail(ChildFailure::kOther);
+  if (::dup2(plan.null, STDIN_FILENO) < 0 || ::dup2(plan.out, STDOUT_FILENO) < 0 ||
+      ::dup2(plan.err, STDERR_FILENO) < 0) {
+    fail(ChildFailure::kOther);
+  }
+  if (plan.inheritedFd >= 0 && ::fcntl(plan.inheritedFd, F_SETFD, 0) != 0) fail(ChildFailure::kOther);
+  if (plan.openFiles != nullptr) ::setrlimit(RLIMIT_NOFILE, plan.openFiles);
+  if (::chdir(plan.workingDirectory) != 0) fail(ChildFailure::kWorkingDirectory);
+  // The launcher ignores SIGPIPE and blocks what it reads through signalfd; the trainer gets neither.
+  ::signal(SIGPIPE, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execve(plan.program, plan.arguments, plan.environment);
+  fail(ChildFailure::kExecute);
+  __builtin_unreachable();
+}
+
+// Waits until the child executed its program or failed to.
+absl::Status awaitExec(int failureFd, const SpawnRequest& request) {
+  const Deadline deadline = Deadline::after(kExecTimeout);
+  ChildFailure failure{};
+  for (;;) {
+    pollfd entry{failureFd, POLLIN, 0};
+    const int ready = ::poll(&entry, 1, deadline.remainingMs());
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) {
+      return absl::DeadlineExceededError(absl::StrCat("executing ", request.program, " took more than ",
+                                                      kExecTimeout.count(), " s; is its file system reachable?"));
+    }
+    const ssize_t n = ::read(failureFd, &failure, sizeof(failure));
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) return absl::OkStatus();
+    break;
+  }
+  switch (failure.step) {
+    case ChildFailure::kWorkingDirectory:
+      return errnoStatus(absl::StrCat("changing to ", request.workingDirectory), failure.error);
+    case ChildFailure::kExecute:
+      if (failure.error == ENOEXEC) {
+        return absl::InvalidArgumentError(absl::StrCat("executing ", request.program,
+                                                       ": not a program of this machine; a script needs a first "
+                                                       "line such as #!/bin/sh"));
+      }
+      if (failure.error == ENOENT) {
+        return absl::NotFoundError(absl::StrCat("executing ", request.program,
+                                                ": its interpreter (the #! line) or dynamic loader does not exist"));
+      }
+      return errnoStatus(absl::StrCat("executing ", request.program), failure.error);
+    case ChildFailure::kOther: break;
+  }
+  return errnoStatus(absl::StrCat("preparing to execute ", request.program), failure.error);
+}
+
+}  // namespace
+
+std::string signalName(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name != nullptr ? absl::StrCat("SIG", name) : absl::StrCat("signal ", signal);
+}
+
+std::string ProcessEnd::text() const {
+  return signaled ? absl::StrCat("signal ", code, " (", signalName(code), ")") : absl::StrCat("exit code ", code);
+}
+
+absl::StatusOr<Process> Process::spawn(const SpawnRequest& request) {
+  FARHOP_ASSIGN_OR_RETURN(Pipe out, makePipe());
+  FARHOP_ASSIGN_OR_RETURN(Pipe err, makePipe());
+  FARHOP_ASSIGN_OR_RETURN(Pipe failure, makePipe());
+  FARHOP_RETURN_IF_ERROR(setNonBlocking(out.read.get()));
+  FARHOP_RETURN_IF_ERROR(setNonBlocking(err.read.get()));
+  FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null.valid()) return errnoStatus("opening /dev/null", errno);
+  const std::vector<char*> arguments = pointersTo(request.arguments);
+  const std::vector<char*> environment = pointersTo(request.environment);
+  const ChildPlan plan{request.program.c_str(),
+                       arguments.data(),
+                       environment.data(),
+                       request.workingDirectory.c_str(),
+                       null.get(),
+                       out.write.get(),
+                       err.write.get(),
+                       failure.write.get(),
+                       request.inheritedFd,
+                       request.openFiles ? &*request.openFiles : nullptr,
+                       ::getpid()};
+  Process process;
+  process.pid_ = ::fork();
+  if (process.pid_ == 0) runChild(plan);
+  if (process.pid_ < 0) return errnoStatus(absl::StrCat("starting ", request.program), errno);
+  failure.write.reset();
+  process.pidFd_ = FileDescriptor(openPidFd(process.pid_));
+  if (!process.pidFd_.valid()) return errnoStatus("pidfd_open (Linux 5.3 or newer is needed)", errno);
+  FARHOP_RETURN_IF_ERROR(awaitExec(failure.read.get(), request));
+  process.out_ = std::move(out.read);
+  process.err_ = std::move(err.read);
+  return process;
+}
+
+Process::Process(Process&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      pidFd_(std::move(other.pidFd_)),
+      out_(std::move(other.out_)),
+      err_(std::move(other.err_)) {}
+
+Process::~Process() {
+  if (pid_ > 0) reap(Deadline::after(kReapTimeout));
+}
+
+std::optional<ProcessEnd> Process::end() const {
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
+    return std::nullopt;
+  }
+  return ProcessEnd{info.si_code != CLD_EXITED, info.si_status};
+}
+
+void Process::signalGroup(int signal) const {
+  if (pid_ > 0) ::kill(-pid_, signal);
+}
+
+void Process::reap(Deadline deadline) {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);  // it may not have made its group yet
+  signalGroup(SIGKILL);
+  while (::waitpid(pid_, nullptr, WNOHANG) == 0) {
+    if (deadline.expired()) break;  // stuck in the kernel; nothing more can be done to it
+    pollfd entry{pidFd_.get(), POLLIN, 0};
+    ::poll(&entry, 1, std::min(deadline.remainingMs(), pidFd_.valid() ? 3'600'000 : 10));
+  }
+  pid_ = -1;
+}
+
+void becomeSubreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+int reapOrphans(const std::vector<pid_t>& own, bool kill) {
+  std::ifstream children(absl::StrCat("/proc/self/task/", ::getpid(), "/children"));
+  int left = 0;
+  for (pid_t child = 0; children >> child;) {
+    if (std::find(own.begin(), own.end(), child) != own.end()) continue;
+    if (kill) ::kill(child, SIGKILL);
+    if (::waitpid(child, nullptr, WNOHANG) == 0) ++left;
+  }
+  return left;
+}
+
+std::optional<rlimit> raiseOpenFiles() {
+  rlimit before{};
+  if (::getrlimit(RLIMIT_NOFILE, &before) != 0) return std::nullopt;
+  rlimit raised = before;
+  raised.rlim_cur = raised.rlim_max;
+  if (raised.rlim_cur == before.rlim_cur || ::setrlimit(RLIMIT_NOFILE, &raised) != 0) return std::nullopt;
+  return before;
+}
+
+}  // namespace farhop::launcher

@@ -1,0 +1,81 @@
+// One trainer process: started, watched, ended with everything in its process group.
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/socket.h"
+#include "base/status.h"
+
+namespace farhop::launcher {
+
+struct SpawnRequest {
+  std::string program;                   // path of the file to execute
+  std::vector<std::string> arguments;    // argv, the program's name first
+  std::vector<std::string> environment;  // NAME=value
+  std::string workingDirectory;
+  int inheritedFd = -1;                  // kept open in the child under the same number
+  std::optional<rlimit> openFiles;       // RLIMIT_NOFILE of the child, when not the launcher's
+};
+
+// How a process ended.
+struct ProcessEnd {
+  bool signaled = false;
+  int code = 0;  // exit code, or signal number
+
+  bool failed() const { return signaled || code != 0; }
+  int exitCode() const { return signaled ? 128 + code : code; }  // as a shell would report it
+  std::string text() const;  // "exit code 3", "signal 9 (SIGKILL)"
+};
+
+// A child in a process group of its own, with standard input from /dev/null and output into two pipes. The kernel
+// kills it with SIGKILL when the launcher's thread that started it ends, whatever ends it; that reaches the
+// trainer, not processes that the trainer started, and not set-user-id programs.
+//
+// The child stays a zombie until reap(): so its group's number cannot become a stranger's while we may signal it.
+class Process {
+ public:
+  // Fails, with the reason and the program's name, also when the child could not execute the program. Must be
+  // called from the thread that lives as long as the launcher.
+  static absl::StatusOr<Process> spawn(const SpawnRequest& request);
+  Process(Process&& other) noexcept;
+  Process& operator=(Process&&) = delete;
+  // Kills the whole group and waits for the child when that was not done.
+  ~Process();
+
+  pid_t pid() const { return pid_; }
+  // Becomes readable when the process ends.
+  int pidFd() const { return pidFd_.get(); }
+  FileDescriptor takeOut() { return std::move(out_); }
+  FileDescriptor takeErr() { return std::move(err_); }
+
+  // How it ended; nullopt while it runs. Does not wait, does not reap.
+  std::optional<ProcessEnd> end() const;
+  // Signals every process of the group, also after the child itself ended.
+  void signalGroup(int signal) const;
+  // Kills the group and waits for the child, at most until the deadline.
+  void reap(Deadline deadline);
+
+ private:
+  Process() = default;
+
+  pid_t pid_ = -1;
+  FileDescriptor pidFd_, out_, err_;
+};
+
+// Processes whose parents ended come to the launcher (becomeSubreaper); these are not among its own.
+// Waits for those that ended, and with `kill` ends the others first. Returns how many are left.
+void becomeSubreaper();
+int reapOrphans(const std::vector<pid_t>& own, bool kill);
+
+// Raises the launcher's own limit of open files to what is allowed, and returns what it was, for the trainers.
+std::optional<rlimit> raiseOpenFiles();
+
+std::string signalName(int signal);  // "SIGKILL"
+
+}  // namespace farhop::launcher

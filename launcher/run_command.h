@@ -1,0 +1,21 @@
+// `farhop run`: its options and what they mean.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace farhop::launcher {
+
+// Exit codes of farhop itself; a job's own are described in its help.
+inline constexpr int kFailedExitCode = 1;
+inline constexpr int kUsageExitCode = 2;
+inline constexpr int kNotExecutableExitCode = 126;  // as shells have it
+inline constexpr int kNotFoundExitCode = 127;
+
+// Adds the subcommand. `command` is what followed the first `--` of the command line, nullopt without one; CLI11
+// never sees it, so that it reaches the trainer byte for byte. `exitCode` is set when the subcommand ran.
+void addRunCommand(CLI::App& app, std::optional<std::vector<std::string>> command, int* exitCode);
+
+}  // namespace farhop::launcher

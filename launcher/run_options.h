@@ -1,0 +1,52 @@
+// What `farhop run` was asked to do, checked and with all paths absolute.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "runtime/launch_contract.h"
+
+namespace farhop::launcher {
+
+// Every process costs the launcher four file descriptors and 20 remembered lines.
+inline constexpr int kMaxLocalProcesses = 512;
+
+struct RunOptions {
+  int machines = 1;
+  int procs = 1;
+  runtime::StartMode start;
+  std::string graph;                    // absolute, or empty
+  std::optional<uint16_t> masterPort;   // none: free ports are chosen
+  std::string logDirectory;             // absolute, or empty: a run directory of its own
+  std::string workingDirectory;         // absolute; where the trainers start
+  std::vector<std::pair<std::string, std::string>> environment;  // added to the trainers', in this order
+  std::optional<std::chrono::milliseconds> timeout;
+  std::chrono::milliseconds grace{5'000};  // between asking to end and SIGKILL
+  bool dryRun = false;
+  std::vector<std::string> command;  // the trainer and its arguments, untouched
+
+  int processes() const { return machines * procs; }
+};
+
+// "NAME=VALUE". InvalidArgument for a name that is none, or one that the launcher sets itself.
+absl::StatusOr<std::pair<std::string, std::string>> parseEnvironmentEntry(const std::string& text);
+
+// Decimal seconds, between `lowMs` and a year.
+absl::StatusOr<std::chrono::milliseconds> parseSeconds(const std::string& text, int64_t lowMs);
+
+// What needs no file system: counts, ports.
+absl::Status checkCounts(const RunOptions& options);
+
+// The working directory, the graph's graph.json, and the trainer, found as execvp would find it after changing to
+// the working directory. Returns the trainer's path. NotFound, or PermissionDenied when it is not executable.
+absl::StatusOr<std::string> checkFiles(const RunOptions& options);
+
+// Whether the launcher sets this variable for every trainer (and removes an inherited one).
+bool isContractVariable(const std::string& name);
+
+}  // namespace farhop::launcher

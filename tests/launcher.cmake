@@ -1,0 +1,20 @@
+farhop_test(unit/launch_contract_test.cpp LIBS farhop_launch_contract)
+farhop_test(fuzz/node_list_fuzz_test.cpp LIBS farhop_launch_contract)
+farhop_test(unit/run_options_test.cpp LIBS farhop_launcher)
+farhop_test(unit/job_test.cpp LIBS farhop_launcher)
+farhop_test(unit/output_pump_test.cpp LIBS farhop_launcher)
+
+# A trainer without a graph, for tests of the launcher alone.
+add_executable(launcher_test_trainer multiproc/launcher_test_trainer.cpp)
+set_target_properties(launcher_test_trainer PROPERTIES
+  RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/multiproc)
+target_link_libraries(launcher_test_trainer PRIVATE farhop_launch_contract nlohmann_json::nlohmann_json)
+farhop_flags(launcher_test_trainer)
+
+foreach(name farhop_run_test farhop_run_output_test farhop_run_end_test)
+  farhop_test(multiproc/${name}.cpp LIBS farhop_base nlohmann_json::nlohmann_json
+              EXTRA multiproc/farhop_process.cpp TIMEOUT 180)
+  target_compile_definitions(${name} PRIVATE
+    FARHOP_PROGRAM="$<TARGET_FILE:farhop>" TEST_TRAINER="$<TARGET_FILE:launcher_test_trainer>")
+  add_dependencies(${name} farhop launcher_test_trainer)
+endforeach()

@@ -1,0 +1,245 @@
+// farhop run: what trainers get, and what the command line refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+
+#include "base/socket.h"
+#include "tests/multiproc/farhop_process.h"
+
+namespace farhop::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using Words = std::vector<std::string>;
+
+Words farhopRun(const Words& options, const Words& trainer) {
+  Words argv{FARHOP_PROGRAM, "run"};
+  argv.insert(argv.end(), options.begin(), options.end());
+  argv.push_back("--");
+  argv.insert(argv.end(), trainer.begin(), trainer.end());
+  return argv;
+}
+
+std::string hex(const std::string& text) {
+  std::string result;
+  for (unsigned char c : text) {
+    result += "0123456789abcdef"[c >> 4];
+    result += "0123456789abcdef"[c & 15];
+  }
+  return result;
+}
+
+TEST(FarhopRun, GivesEveryProcessItsPlace) {
+  FarhopProcess farhop(farhopRun({"--machines", "2", "--procs", "3", "--start", "sleep:0.5", "--env", "ADDED=a b"},
+                                 {TEST_TRAINER}));
+  ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+  const auto found = farhop.descriptions();
+  ASSERT_EQ(found.size(), 6u) << farhop.out();
+  std::set<int> ranks;
+  std::set<std::string> tokens;
+  for (int m = 0; m < 2; ++m) {
+    for (int p = 0; p < 3; ++p) {
+      const auto& d = found.at("m" + std::to_string(m) + " p" + std::to_string(p));
+      EXPECT_EQ(d["machine"], m);
+      EXPECT_EQ(d["proc"], p);
+      EXPECT_EQ(d["numMachines"], 2);
+      EXPECT_EQ(d["procsPerMachine"], 3);
+      EXPECT_EQ(d["start"], "sleep:0.500");
+      EXPECT_EQ(d["jobId"], farhop.jobId());
+      EXPECT_EQ(d["env"]["RANK"], std::to_string(m * 3 + p));
+      EXPECT_EQ(d["env"]["WORLD_SIZE"], "6");
+      EXPECT_EQ(d["env"]["LOCAL_RANK"], std::to_string(p));
+      EXPECT_EQ(d["env"]["LOCAL_WORLD_SIZE"], "3");
+      EXPECT_EQ(d["env"]["GROUP_RANK"], std::to_string(m));
+      EXPECT_EQ(d["env"]["MASTER_ADDR"], "127.0.0.1");
+      EXPECT_EQ(d["env"]["MASTER_PORT"], std::to_string(d["masterPort"].get<int>() + 3));
+      EXPECT_EQ(d["env"]["ADDED"], "a b");
+      EXPECT_EQ(d["group"], true);
+      tokens.insert(d["token"]);
+    }
+  }
+  EXPECT_EQ(tokens.size(), 1u);
+  EXPECT_EQ(tokens.begin()->size(), 32u);
+  EXPECT_THAT(farhop.err(), Not(HasSubstr(*tokens.begin())));
+}
+
+TEST(FarhopRun, HandsEachGroupsListenerToMachineZero) {
+  FarhopProcess farhop(farhopRun({"--machines", "2", "--procs", "2"}, {TEST_TRAINER}));
+  ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+  const auto found = farhop.descriptions();
+  ASSERT_EQ(found.size(), 4u);
+  const int base = found.at("m0 p0")["masterPort"];
+  EXPECT_EQ(found.at("m0 p0")["listenerPort"], base);
+  EXPECT_EQ(found.at("m0 p1")["listenerPort"], base + 1);
+  EXPECT_EQ(found.at("m1 p0")["env"]["FARHOP_MASTER_FD"], nullptr);
+  EXPECT_EQ(found.at("m1 p1")["env"]["FARHOP_MASTER_FD"], nullptr);
+  EXPECT_EQ(found.at("m1 p1")["masterPort"], base);
+}
+
+TEST(FarhopRun, GivesNoOtherDescriptorsAway) {
+  FarhopProcess farhop(farhopRun({"--machines", "2", "--procs", "2"}, {"/bin/sh", "-c", "echo $(ls /proc/$$/fd)"}));
+  ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+  const auto master = farhop.linesOf(0, 1), other = farhop.linesOf(1, 1);
+  ASSERT_EQ(master.size(), 1u);
+  ASSERT_EQ(other.size(), 1u);
+  // Whatever this test inherited is in both; the listener is the one more.
+  const auto count = [](const std::string& line) { return std::count(line.begin(), line.end(), ' '); };
+  EXPECT_EQ(count(master[0]), count(other[0]) + 1) << master[0] << " / " << other[0];
+}
+
+TEST(FarhopRun, PassesArgumentsUntouched) {
+  const Words arguments{"describe", "",      " a  b ", "it's \"quoted\"", "$HOME `id` \\ * ?", "new\nline", "--",
+                        "--help",   "-x=[1,2]", "[a,b]", "\xff\xfe", "%s%n"};
+  Words trainer{TEST_TRAINER};
+  trainer.insert(trainer.end(), arguments.begin(), arguments.end());
+  FarhopProcess farhop(farhopRun({}, trainer));
+  ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+  const auto description = farhop.descriptions().at("m0 p0");
+  Words expected;
+  for (const std::string& word : trainer) expected.push_back(hex(word));
+  EXPECT_EQ(description["argv"].get<Words>(), expected);
+}
+
+TEST(FarhopRun, TakesTorchrunsWords) {
+  for (const Words& options : {Words{"--nnodes", "2", "--nproc-per-node", "2"}, Words{"--nnodes=2", "--nproc_per_node=2"}}) {
+    FarhopProcess farhop(farhopRun(options, {TEST_TRAINER}));
+    ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+    EXPECT_EQ(farhop.descriptions().size(), 4u);
+  }
+}
+
+TEST(FarhopRun, IsHoprun) {
+  const std::string hoprun = std::filesystem::path(FARHOP_PROGRAM).parent_path() / "hoprun";
+  FarhopProcess farhop({hoprun, "--procs", "2", "--", TEST_TRAINER});
+  ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+  EXPECT_EQ(farhop.descriptions().size(), 2u);
+  FarhopProcess version({hoprun, "--version"});
+  EXPECT_EQ(version.wait(), 0);
+  EXPECT_THAT(version.out(), HasSubstr("farhop 0."));
+  FarhopProcess help({hoprun, "--help"});
+  EXPECT_EQ(help.wait(), 0);
+  EXPECT_THAT(help.out(), HasSubstr("--machines"));
+  EXPECT_THAT(help.out(), HasSubstr("Examples:"));
+}
+
+TEST(FarhopRun, StartsWhereItIsTold_AndKeepsTheGraphsPath) {
+  TemporaryDirectory directory;
+  std::filesystem::create_directories(directory / "graph");
+  std::ofstream(directory / "graph/graph.json") << "{}";
+  const std::string relative = std::filesystem::relative(directory / "graph");
+  FarhopProcess farhop(farhopRun({"--workdir", directory.path(), "--graph", relative}, {TEST_TRAINER}));
+  ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+  const auto description = farhop.descriptions().at("m0 p0");
+  EXPECT_EQ(description["workdir"], std::filesystem::canonical(directory.path()).string());
+  EXPECT_TRUE(std::filesystem::equivalent(description["graph"].get<std::string>(), directory / "graph"));
+  FarhopProcess inherited(farhopRun({}, {TEST_TRAINER}), {{"FARHOP_GRAPH", directory / "graph"}});
+  ASSERT_EQ(inherited.wait(), 0) << inherited.err();
+  EXPECT_EQ(inherited.descriptions().at("m0 p0")["graph"], directory / "graph");
+}
+
+TEST(FarhopRun, RefusesAPortInUse_BeforeAnythingStarts) {
+  const auto taken = listenTcp({"127.0.0.1", 0}, 1);
+  ASSERT_TRUE(taken.ok());
+  const std::string port = std::to_string(*boundPort(taken->get()));
+  TemporaryDirectory directory;
+  FarhopProcess farhop(farhopRun({"--master-port", port}, {"/usr/bin/touch", directory / "started"}));
+  EXPECT_EQ(farhop.wait(), 1);
+  EXPECT_THAT(farhop.err(), HasSubstr("port " + port));
+  EXPECT_FALSE(std::filesystem::exists(directory / "started"));
+  EXPECT_THAT(farhop.temporary(), IsEmpty());
+}
+
+TEST(FarhopRun, UsesTheMasterPortItIsGiven) {
+  // A port that was free may be somebody else's by the time farhop takes it; not five times in a row.
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    auto listener = listenTcp({"127.0.0.1", 0}, 1);
+    ASSERT_TRUE(listener.ok());
+    const uint16_t port = *boundPort(listener->get());
+    listener->reset();
+    FarhopProcess farhop(farhopRun({"--master-port", std::to_string(port)}, {TEST_TRAINER}));
+    if (farhop.wait() == 1) continue;
+    EXPECT_EQ(farhop.descriptions().at("m0 p0")["listenerPort"], port);
+    EXPECT_EQ(farhop.descriptions().at("m0 p0")["masterPort"], port);
+    return;
+  }
+  FAIL() << "no free port";
+}
+
+TEST(FarhopRun, RefusesABadCommandLine) {
+  struct Case {
+    Words argv;
+    int exitCode;
+    std::string message;
+  };
+  for (const Case& c : {
+           Case{{"run", "--nonsense", "--", "/bin/true"}, 2, "--nonsense"},
+           Case{{"run", "/bin/true"}, 2, "follow `--`"},
+           Case{{"run", "--machines", "2"}, 2, "follows `--`"},
+           Case{{"run", "--"}, 2, "follows `--`"},
+           Case{{"run", "--machines", "0", "--", "/bin/true"}, 2, "--machines"},
+           Case{{"run", "--machines", "010", "--", "/bin/true"}, 2, "--machines"},
+           Case{{"run", "--machines", "500", "--procs", "2", "--", "/bin/true"}, 2, "at most 512"},
+           Case{{"run", "--procs", "gpu", "--", "/bin/true"}, 2, "--procs"},
+           Case{{"run", "--start", "soon", "--", "/bin/true"}, 2, "'soon'"},
+           Case{{"run", "--master-port", "65535", "--", "/bin/true"}, 2, "--master-port 65535"},
+           Case{{"run", "--env", "x", "--", "/bin/true"}, 2, "NAME=VALUE"},
+           Case{{"run", "--env", "RANK=1", "--", "/bin/true"}, 2, "RANK"},
+           Case{{"run", "--timeout", "0", "--", "/bin/true"}, 2, "--timeout"},
+           Case{{"run", "--grace", "-1", "--", "/bin/true"}, 2, "--grace"},
+           Case{{"run", "--graph", "/nowhere", "--", "/bin/true"}, 127, "/nowhere"},
+           Case{{"run", "--workdir", "/nowhere", "--", "/bin/true"}, 127, "/nowhere"},
+           Case{{"run", "--log-dir", "/proc/nowhere", "--", "/bin/true"}, 1, "--log-dir"},
+           Case{{"run", "--", "/nowhere/trainer"}, 127, "/nowhere/trainer"},
+           Case{{"run", "--", "no-such-trainer"}, 127, "no-such-trainer"},
+           Case{{"run", "--", "/etc/passwd"}, 126, "/etc/passwd"},
+           Case{{"--nonsense"}, 2, "--nonsense"},
+           Case{{"frobnicate"}, 2, "frobnicate"},
+           Case{{}, 2, "subcommand"},
+       }) {
+    Words argv{FARHOP_PROGRAM};
+    argv.insert(argv.end(), c.argv.begin(), c.argv.end());
+    FarhopProcess farhop(argv);
+    EXPECT_EQ(farhop.wait(), c.exitCode) << ::testing::PrintToString(c.argv) << farhop.err();
+    EXPECT_THAT(farhop.err(), HasSubstr(c.message));
+    EXPECT_THAT(farhop.temporary(), IsEmpty());
+    if (c.exitCode == 2) {
+      EXPECT_THAT(farhop.err(), HasSubstr("--help` for help"));
+    }
+  }
+}
+
+TEST(FarhopRun, EndsWhatItStarted_WhenALaterOneCannotStart) {
+  TemporaryDirectory directory;
+  // The program disappears as soon as the first process runs.
+  std::ofstream(directory / "trainer") << "#!/bin/sh\nrm -f \"$0\"\nsleep 60\n";
+  std::filesystem::permissions(directory / "trainer", std::filesystem::perms::owner_all);
+  FarhopProcess farhop(farhopRun({"--machines", "8", "--procs", "8"}, {directory / "trainer"}));
+  const int exitCode = farhop.wait();
+  EXPECT_EQ(exitCode, 1) << farhop.err();
+  EXPECT_THAT(farhop.err(), HasSubstr("starting machine"));
+  EXPECT_TRUE(isGone(farhop.jobId()));
+  EXPECT_THAT(farhop.temporary(), IsEmpty());
+}
+
+TEST(FarhopDryRun, ShowsEverythingAndStartsNothing) {
+  TemporaryDirectory directory;
+  FarhopProcess farhop(farhopRun({"--machines", "2", "--procs", "2", "--env", "ADDED=x y", "--master-port", "29500",
+                                  "--dry-run"},
+                                 {"/usr/bin/touch", directory / "started", "it's"}));
+  ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+  EXPECT_FALSE(std::filesystem::exists(directory / "started"));
+  EXPECT_THAT(farhop.out(), HasSubstr("  /usr/bin/touch " + (directory / "started") + " 'it'\\''s'\n"));
+  EXPECT_THAT(farhop.out(), HasSubstr("FARHOP_JOB_TOKEN='***'"));
+  EXPECT_THAT(farhop.out(), HasSubstr("FARHOP_MASTER_PORT=29500"));
+  EXPECT_THAT(farhop.out(), HasSubstr("ADDED='x y'"));
+  for (const char* rank : {"\nRANK=0 ", "\nRANK=1 ", "\nRANK=2 ", "\nRANK=3 "}) EXPECT_THAT(farhop.out(), HasSubstr(rank));
+  EXPECT_THAT(farhop.temporary(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace farhop::testing
