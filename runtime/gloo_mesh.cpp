@@ -23,14 +23,14 @@ struct Identity {
 constexpr uint64_t kMagic = 0x315F4853454D4846ULL;  // "FHMESH_1"
 
 
+std::string addressKey(const std::string& mesh, int rank) { return absl::StrCat("gloo/", mesh, "/", rank); }
+
+}  // namespace
+
 void ignoreBrokenPipes() {
   struct sigaction action {};
   if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
 }
-
-std::string addressKey(const std::string& mesh, int rank) { return absl::StrCat("gloo/", mesh, "/", rank); }
-
-}  // namespace
 
 GlooMesh::GlooMesh(GlooMeshOptions options) : options_(std::move(options)) {}
 

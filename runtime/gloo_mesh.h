@@ -31,6 +31,10 @@ class UnboundBuffer;
 
 namespace farhop::runtime {
 
+// Ignores SIGPIPE for the whole process where nothing else handles it. Neither Gloo nor libuv asks the kernel
+// not to send it when they write to a connection that the peer has closed.
+void ignoreBrokenPipes();
+
 // Where the ranks leave their addresses for each other.
 struct MeshStore {
   std::function<absl::Status(const std::string& key, const std::string& value, Deadline)> set;
@@ -66,8 +70,7 @@ class GlooMesh {
   const PeerName& peer(int rank) const { return options_.peers[static_cast<size_t>(rank)]; }
   const std::string& name() const { return options_.name; }
 
-  // Connects every rank with every other. Ignores SIGPIPE for the whole process from here on where nothing
-  // else handles it: Gloo writes to sockets that a peer may have closed.
+  // Connects every rank with every other. Calls ignoreBrokenPipes().
   absl::Status connect(const MeshStore& store, Deadline deadline);
 
   // `step` tells apart the messages of one operation, at most 65,536; the ranks count operations with

@@ -351,10 +351,7 @@ void LocalChannel::apply(const LocalMessage& message, std::vector<absl::Status>&
       return;
     case Type::kLost: {
       if (losses_.empty()) losses_.push_back(message);
-      absl::Status failure(static_cast<absl::StatusCode>(message.code), message.text);
-      if (failure.ok()) failure = absl::UnavailableError(message.text);
-      if (message.machine >= 0) failure = withPeer(failure, {message.machine, message.proc, message.key});
-      failures.push_back(failure);
+      failures.push_back(failureOf(message));
       return;
     }
     case Type::kSet:
@@ -483,15 +480,7 @@ absl::Status LocalChannel::waitAllReady(Deadline deadline) const {
 }
 
 void LocalChannel::reportLost(const absl::Status& failure) {
-  LocalMessage message;
-  message.type = Type::kLost;
-  message.code = static_cast<int32_t>(failure.code());
-  message.text = std::string(failure.message().substr(0, 4'096));
-  if (const std::optional<PeerName> peer = peerOf(failure)) {
-    message.machine = peer->machine;
-    message.proc = peer->proc;
-    message.key = peer->address;
-  }
+  const LocalMessage message = lossMessage(failure);
   std::lock_guard lock(mutex_);
   if (!losses_.empty()) return;
   losses_.push_back(message);

@@ -95,4 +95,24 @@ absl::StatusOr<std::optional<LocalMessage>> takeLocalMessage(std::string& buffer
   return message;
 }
 
+LocalMessage lossMessage(const absl::Status& failure) {
+  LocalMessage message;
+  message.type = LocalMessage::Type::kLost;
+  message.code = static_cast<int32_t>(failure.code());
+  message.text = std::string(failure.message().substr(0, 4'096));
+  if (const std::optional<PeerName> peer = peerOf(failure)) {
+    message.machine = peer->machine;
+    message.proc = peer->proc;
+    message.key = peer->address;
+  }
+  return message;
+}
+
+absl::Status failureOf(const LocalMessage& loss) {
+  absl::Status failure(static_cast<absl::StatusCode>(loss.code), loss.text);
+  if (failure.ok()) failure = absl::UnavailableError(loss.text);
+  if (loss.machine >= 0) failure = withPeer(failure, {loss.machine, loss.proc, loss.key});
+  return failure;
+}
+
 }  // namespace farhop::runtime

@@ -44,4 +44,8 @@ std::string encodeLocalMessage(const LocalMessage& message);
 // for anything that is no frame. Hostile input costs no more memory than it has bytes.
 absl::StatusOr<std::optional<LocalMessage>> takeLocalMessage(std::string& buffer);
 
+// A failure as a kLost message, and back. Long texts are cut.
+LocalMessage lossMessage(const absl::Status& failure);
+absl::Status failureOf(const LocalMessage& loss);
+
 }  // namespace farhop::runtime

@@ -1,0 +1,238 @@
+#include "runtime/session.h"
+
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/memory_info.h"
+#include "runtime/start_gate.h"
+#include "runtime/topology.h"
+
+namespace farhop::runtime {
+namespace {
+
+// How long a process that has failed keeps its connections. A kill is known on the wire and on the machine
+// within milliseconds; this is ample for every process to hear of it, and short for those who wait.
+constexpr std::chrono::milliseconds kGrace{500};
+
+Deadline startDeadline(const LaunchContract& contract, const SessionOptions& options) {
+  if (options.startTimeout.count() > 0) return Deadline::after(options.startTimeout);
+  return Deadline::after(std::chrono::seconds(120) +
+                         contract.procsPerMachine * (std::chrono::seconds(60) + contract.start.sleepStep));
+}
+
+std::string seconds(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2f s", value);
+  return text;
+}
+
+std::string megabytes(uint64_t bytes) { return absl::StrCat(bytes / 1'000'000, " MB"); }
+
+}  // namespace
+
+Session::Session(const LaunchContract& contract, const SessionOptions& options)
+    : contract_(contract), options_(options), uncaught_(std::uncaught_exceptions()) {}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::start(const LaunchContract& contract, const SessionOptions& options) {
+  initLogging(absl::StrCat("m", contract.machine, " p", contract.proc));
+  ignoreBrokenPipes();
+  std::unique_ptr<Session> session(new Session(contract, options));
+  const absl::Status status = session->run(startDeadline(contract, options));
+  if (status.ok()) return session;
+  // A failure of this process's own is news to the others; a recorded one they have heard of.
+  session->abandon(status);
+  return status;
+}
+
+absl::Status Session::run(Deadline deadline) {
+  // First of the listeners: the others are to know before collectives close their connections.
+  listenerId_ = monitor_.addListener([this](const absl::Status& failure) { onFailure(failure); });
+  if (options_.bind) bind();
+  mark(&StageTimes::boundSeconds);
+  FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<LocalChannel> channel, LocalChannel::open(contract_, &monitor_, deadline));
+  {
+    std::lock_guard lock(mutex_);
+    channel_ = std::move(channel);
+  }
+  collectives_ = std::make_unique<Collectives>(contract_, &monitor_);
+  WorkerGroupOptions groupOptions;
+  groupOptions.peerTimeout = options_.peerTimeout;
+  groupOptions.servingThreads = samplerThreads_;
+  auto group = std::make_unique<WorkerGroup>(contract_, groupOptions, &monitor_, channel_.get(), collectives_.get());
+  {
+    std::lock_guard lock(mutex_);
+    group_ = std::move(group);
+  }
+  closer_ = std::thread([this] { closeAfterFailure(); });
+  mark(&StageTimes::channelSeconds);
+
+  StartGateOptions gate;
+  gate.memoryEstimateBytes = options_.memoryEstimateBytes;
+  FARHOP_RETURN_IF_ERROR(passStartGate(contract_, *channel_, monitor_, gate, deadline));
+  mark(&StageTimes::gateSeconds);
+  FARHOP_RETURN_IF_ERROR(group_->join(deadline));
+  mark(&StageTimes::readySeconds);
+  channel_->announceReady();
+
+  FARHOP_RETURN_IF_ERROR(channel_->waitAllReady(deadline));
+  LocalChannel* const values = channel_.get();
+  const MeshStore store{
+      [values](const std::string& key, const std::string& value, Deadline) { return values->set(key, value); },
+      [values](const std::string& key, Deadline until) { return values->get(key, until); }};
+  FARHOP_RETURN_IF_ERROR(collectives_->connectMachine(store, deadline));
+  FARHOP_RETURN_IF_ERROR(collectives_->barrierJob(deadline));
+  mark(&StageTimes::allReadySeconds);
+  std::lock_guard lock(mutex_);
+  times_.readyPeakBytes = peakResidentBytes();
+  return absl::OkStatus();
+}
+
+// A process runs unbound as well, only slower: nothing here is worth failing for.
+void Session::bind() {
+  absl::StatusOr<Topology> topology = Topology::ofThisMachine();
+  absl::StatusOr<BindingPlan> plan =
+      topology.ok() ? planBinding(*topology, contract_.procsPerMachine, contract_.proc) : topology.status();
+  if (!plan.ok()) {
+    FARHOP_LOG(WARNING) << "not bound to any cores: " << plan.status().message();
+    return;
+  }
+  if (plan->shared && contract_.proc == 0) {
+    FARHOP_LOG(WARNING) << "this machine's " << contract_.procsPerMachine << " processes share " << plan->allowedCores
+                        << " cores; fewer processes would run faster";
+  }
+  computeThreads_ = plan->computeThreads;
+  samplerThreads_ = plan->samplerThreads;
+  // A single process keeps what it was given: it has all of it.
+  if (contract_.procsPerMachine == 1) return;
+  if (const absl::Status status = applyBinding(*plan); !status.ok()) {
+    FARHOP_LOG(WARNING) << "not bound to any cores: " << status.message();
+  }
+}
+
+// On whichever thread noticed: everyone else first, then those who wait in this process. (Collectives and the
+// local channel listen to the monitor themselves.)
+void Session::onFailure(const absl::Status& failure) {
+  LocalChannel* channel;
+  WorkerGroup* group;
+  {
+    std::lock_guard lock(mutex_);
+    failed_ = true;
+    channel = channel_.get();
+    group = group_.get();
+  }
+  wake_.notify_all();
+  if (channel != nullptr) channel->reportLost(failure);
+  if (group != nullptr) group->tellPeers(failure);
+}
+
+void Session::closeAfterFailure() {
+  setThreadName("farhop/closer");
+  {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [this] { return failed_ || stopping_; });
+    if (!failed_) return;
+    wake_.wait_until(lock, monitor_.failedAt() + kGrace, [this] { return stopping_; });
+    if (stopping_) return;
+  }
+  group_->close(monitor_.status());
+}
+
+absl::Status Session::leave(Deadline deadline) {
+  if (closed_) return absl::FailedPreconditionError("the session has been left before");
+  mark(&StageTimes::leavingSeconds);
+  absl::Status status = monitor_.failed() ? monitor_.status() : farewell(deadline);
+  // What has failed meanwhile explains the rest.
+  if (const absl::Status failure = monitor_.status(); !failure.ok()) status = failure;
+  close(status.ok() ? absl::CancelledError("this process has left") : status);
+  logSummary();
+  return status;
+}
+
+absl::Status Session::farewell(Deadline deadline) {
+  // Everyone is done first: a process that still trains may ask anybody anything.
+  FARHOP_RETURN_IF_ERROR(collectives_->barrierJob(deadline));
+  FARHOP_RETURN_IF_ERROR(group_->farewell(deadline));
+  return channel_->leave(deadline);
+}
+
+void Session::abandon(const absl::Status& reason) {
+  if (closed_) return;
+  const PeerName self{contract_.machine, contract_.proc, ""};
+  if (!monitor_.failed()) {
+    monitor_.record(withPeer(
+        absl::Status(reason.code(), absl::StrCat(describePeer(self), " ended: ", std::string(reason.message()))), self));
+  }
+  close(reason);
+  logSummary();
+}
+
+void Session::close(const absl::Status& reason) {
+  closed_ = true;
+  const Clock::time_point failedAt = monitor_.failedAt();
+  monitor_.ignoreFurther();
+  if (failedAt != Clock::time_point::max() && contract_.worldSize() > 1) {
+    // The closer may be on it already; closing twice does no harm.
+    std::this_thread::sleep_until(failedAt + kGrace);
+  }
+  monitor_.removeListener(listenerId_);
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (closer_.joinable()) closer_.join();
+  if (group_) group_->close(reason);
+  if (collectives_) collectives_->interrupt();
+  // Last: what it had to tell is told, and the machine's others see this process end.
+  if (channel_) (void)channel_->leave(Deadline());
+  mark(&StageTimes::leftSeconds);
+  std::lock_guard lock(mutex_);
+  times_.peakBytes = peakResidentBytes();
+}
+
+Session::~Session() {
+  if (!closed_) {
+    if (std::uncaught_exceptions() > uncaught_) {
+      abandon(absl::AbortedError("an exception ended the trainer; its log says which"));
+    } else if (const absl::Status status = leave(Deadline::after(options_.leaveTimeout)); !status.ok()) {
+      FARHOP_LOG(WARNING) << "left without a complete farewell: " << status.message();
+    }
+  }
+}
+
+StageTimes Session::times() const {
+  std::lock_guard lock(mutex_);
+  return times_;
+}
+
+double Session::sinceStart() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+void Session::mark(double StageTimes::*stage) {
+  std::lock_guard lock(mutex_);
+  times_.*stage = sinceStart();
+}
+
+void Session::logSummary() const {
+  const StageTimes times = this->times();
+  std::string line;
+  double last = 0;
+  const auto stage = [&](const char* name, double end) {
+    if (end < 0) return;
+    absl::StrAppend(&line, line.empty() ? "" : ", ", name, " ", seconds(end - last));
+    last = end;
+  };
+  stage("bind", times.boundSeconds);
+  stage("local channel", times.channelSeconds);
+  stage("start gate", times.gateSeconds);
+  stage("worker group", times.readySeconds);
+  stage("other groups", times.allReadySeconds);
+  stage("work", times.leavingSeconds);
+  stage("leave", times.leftSeconds);
+  FARHOP_LOG(INFO) << "stages: " << line << "; peak memory " << megabytes(times.readyPeakBytes) << " when ready, "
+                   << megabytes(times.peakBytes) << " at the end";
+}
+
+}  // namespace farhop::runtime

@@ -1,0 +1,247 @@
+#include "runtime/worker_group.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "runtime/local_message.h"
+
+namespace farhop::runtime {
+namespace {
+
+// A wait for a key is cut into pieces of this length, between which a failure that somebody else noticed is
+// looked for.
+constexpr std::chrono::milliseconds kStoreSlice{1'000};
+// How long a broken meeting waits for whoever knows which process is to blame: when the error names nobody,
+// and when it does but might name a victim.
+constexpr std::chrono::milliseconds kCulpritTimeout{1'000};
+constexpr std::chrono::milliseconds kDoubtTimeout{200};
+// A last message to a peer that does not answer is given up after this.
+constexpr std::chrono::milliseconds kTellTimeout{2'000};
+
+std::string addressKey(int machine) { return absl::StrCat("agent/", machine); }
+
+// "uv://10.0.0.1:4321" -> "10.0.0.1:4321": what people read.
+std::string withoutScheme(const std::string& address) {
+  const size_t at = address.find("://");
+  return at == std::string::npos ? address : address.substr(at + 3);
+}
+
+}  // namespace
+
+WorkerGroup::WorkerGroup(const LaunchContract& contract, const WorkerGroupOptions& options, FailureMonitor* monitor,
+                         LocalChannel* channel, Collectives* collectives)
+    : contract_(contract), options_(options), monitor_(monitor), channel_(channel), collectives_(collectives) {
+  for (int machine = 0; machine < contract.numMachines; ++machine) peers_.push_back({machine, contract.proc, ""});
+}
+
+WorkerGroup::~WorkerGroup() { close(absl::CancelledError("the worker group is closed")); }
+
+absl::Status WorkerGroup::join(Deadline deadline) {
+  if (contract_.numMachines == 1) return absl::OkStatus();
+  if (contract_.machine == 0) FARHOP_RETURN_IF_ERROR(serveStore());
+  FARHOP_RETURN_IF_ERROR(culpritOr(connectToStore(deadline)));
+  FARHOP_RETURN_IF_ERROR(makeAgent());
+  channel_->announceAddress(withoutScheme(agent_->address()));
+
+  absl::StatusOr<std::vector<std::string>> addresses = exchangeAddresses(deadline);
+  if (!addresses.ok()) return culpritOr(addresses.status());
+  FARHOP_RETURN_IF_ERROR(culpritOr(agent_->connect(*addresses, deadline)));
+
+  const MeshStore store{
+      [this](const std::string& key, const std::string& value, Deadline until) { return client_->set(key, value, until); },
+      [this](const std::string& key, Deadline until) { return lookUp(key, until); }};
+  FARHOP_RETURN_IF_ERROR(collectives_->connectGroup(store, client_->localAddress(), peers_, deadline));
+  FARHOP_RETURN_IF_ERROR(collectives_->barrierGroup(deadline));
+  client_->farewell();
+  client_.reset();
+  server_.reset();
+  return absl::OkStatus();
+}
+
+absl::Status WorkerGroup::serveStore() {
+  const HostPort address{contract_.masterAddr, static_cast<uint16_t>(contract_.masterPort + contract_.proc)};
+  FileDescriptor listener;
+  if (contract_.masterFd >= 0) {
+    int listening = 0;
+    socklen_t size = sizeof(listening);
+    if (::getsockopt(contract_.masterFd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(kEnvMasterFd, "=", contract_.masterFd,
+                                                     " is no listening socket; unset it to listen on ", address.text()));
+    }
+    listener = FileDescriptor(contract_.masterFd);
+    FARHOP_RETURN_IF_ERROR(setNonBlocking(listener.get()));
+    FARHOP_RETURN_IF_ERROR(setCloseOnExec(listener.get(), true));
+  } else {
+    absl::StatusOr<FileDescriptor> opened = listenTcp(address, 1'024);
+    if (!opened.ok()) {
+      return annotate(opened.status(), absl::StrCat("the meeting point of group ", contract_.proc));
+    }
+    listener = *std::move(opened);
+  }
+  rpc::StoreServerOptions options;
+  options.jobId = contract_.jobId;
+  options.token = contract_.token;
+  options.proc = contract_.proc;
+  FARHOP_ASSIGN_OR_RETURN(server_, rpc::StoreServer::start(std::move(listener), options));
+  return absl::OkStatus();
+}
+
+// On a thread of its own that is left behind when a failure ends the wait: the master's socket may be open
+// long before its process serves it, and a connection given up in that time would look like a lost client.
+// The thread touches only what it shares with this call, and ends at the deadline.
+absl::Status WorkerGroup::connectToStore(Deadline deadline) {
+  struct Attempt {
+    std::mutex mutex;
+    std::condition_variable done;
+    std::optional<absl::StatusOr<std::unique_ptr<rpc::StoreClient>>> client;  // guarded by mutex
+    bool givenUp = false;                                                     // guarded by mutex
+  };
+  auto attempt = std::make_shared<Attempt>();
+  const HostPort master{contract_.masterAddr, static_cast<uint16_t>(contract_.masterPort + contract_.proc)};
+  std::thread([attempt, master, deadline, jobId = contract_.jobId, token = contract_.token,
+               self = peers_[static_cast<size_t>(contract_.machine)]] {
+    setThreadName("farhop/meet");
+    absl::StatusOr<std::unique_ptr<rpc::StoreClient>> client =
+        rpc::StoreClient::connect(master, jobId, token, self, deadline);
+    {
+      std::lock_guard lock(attempt->mutex);
+      attempt->client = std::move(client);
+    }
+    attempt->done.notify_all();
+  }).detach();
+
+  const int listener = monitor_->addListener([attempt](const absl::Status&) {
+    {
+      std::lock_guard lock(attempt->mutex);
+      attempt->givenUp = true;
+    }
+    attempt->done.notify_all();
+  });
+  {
+    std::unique_lock lock(attempt->mutex);
+    attempt->done.wait(lock, [&] { return attempt->client.has_value() || attempt->givenUp; });
+  }
+  monitor_->removeListener(listener);
+  FARHOP_RETURN_IF_ERROR(monitor_->status());
+  std::lock_guard lock(attempt->mutex);
+  if (!attempt->client->ok()) {
+    return annotate(attempt->client->status(),
+                    absl::StrCat("group ", contract_.proc, " could not meet at its master (machine 0 process ",
+                                 contract_.proc, ")"));
+  }
+  client_ = **std::move(attempt->client);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerGroup::makeAgent() {
+  rpc::AgentOptions options;
+  options.transport = rpc::TransportKind::kUv;
+  options.bindAddress = client_->localAddress();
+  options.rank = contract_.machine;
+  options.size = contract_.numMachines;
+  options.peers = peers_;
+  options.jobId = contract_.jobId;
+  options.token = contract_.token;
+  options.servingThreads = options_.servingThreads;
+  options.peerTimeout = options_.peerTimeout;
+  FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<rpc::Agent> agent, rpc::Agent::create(std::move(options)));
+  agent->onPeerLost([this](int, absl::Status status) {
+    losses_.post([this, status = std::move(status)] { monitor_->record(status); });
+  });
+  agent->handle(kFailureMethod, [this](rpc::Request request, rpc::Responder responder) {
+    std::string frame;
+    if (!request.arrays.empty()) {
+      const std::span<const char> bytes = request.arrays[0].as<char>();
+      frame.assign(bytes.begin(), bytes.end());
+    }
+    responder.reply({});
+    const absl::StatusOr<std::optional<LocalMessage>> message = takeLocalMessage(frame);
+    if (!message.ok() || !message->has_value() || (*message)->type != LocalMessage::Type::kLost) return;
+    losses_.post([this, failure = failureOf(**message)] { monitor_->record(failure); });
+  });
+  std::lock_guard lock(mutex_);
+  if (closed_) return absl::CancelledError("the worker group is closed");
+  agent_ = std::move(agent);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> WorkerGroup::exchangeAddresses(Deadline deadline) {
+  FARHOP_RETURN_IF_ERROR(client_->set(addressKey(contract_.machine), agent_->address(), deadline));
+  std::vector<std::string> addresses;
+  for (int machine = 0; machine < contract_.numMachines; ++machine) {
+    FARHOP_ASSIGN_OR_RETURN(std::string address, lookUp(addressKey(machine), deadline));
+    peers_[static_cast<size_t>(machine)].address = withoutScheme(address);
+    addresses.push_back(std::move(address));
+  }
+  return addresses;
+}
+
+absl::StatusOr<std::string> WorkerGroup::lookUp(const std::string& key, Deadline deadline) const {
+  for (;;) {
+    absl::StatusOr<std::string> value = client_->get(key, Deadline::earliest(deadline, Deadline::after(kStoreSlice)));
+    if (value.ok()) return value;
+    FARHOP_RETURN_IF_ERROR(monitor_->status());
+    // With a peer it is the store that does not answer, not the key that is missing.
+    if (!absl::IsDeadlineExceeded(value.status()) || peerOf(value.status())) return value.status();
+    if (deadline.expired()) {
+      return annotate(value.status(), absl::StrCat("group ", contract_.proc, " did not meet in time: no '", key,
+                                                   "' (the number is the machine's)"));
+    }
+  }
+}
+
+// A connection that broke while meeting: its other end may be a victim itself.
+absl::Status WorkerGroup::culpritOr(const absl::Status& status) const {
+  if (status.ok() || absl::IsPermissionDenied(status) || absl::IsNotFound(status)) return status;
+  if (!absl::IsDeadlineExceeded(status)) {
+    (void)monitor_->waitFor(Deadline::after(peerOf(status) ? kDoubtTimeout : kCulpritTimeout));
+  }
+  const absl::Status failure = monitor_->status();
+  return failure.ok() ? status : failure;
+}
+
+rpc::Agent* WorkerGroup::agent() const {
+  std::lock_guard lock(mutex_);
+  return agent_.get();
+}
+
+void WorkerGroup::tellPeers(const absl::Status& failure) {
+  rpc::Agent* agent = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (agent_ == nullptr || closed_ || std::exchange(told_, true)) return;
+    agent = agent_.get();
+  }
+  const std::string frame = encodeLocalMessage(lossMessage(failure));
+  const std::optional<PeerName> lost = peerOf(failure);
+  for (int machine = 0; machine < contract_.numMachines; ++machine) {
+    if (machine == contract_.machine) continue;
+    if (lost && lost->machine == machine && lost->proc == contract_.proc) continue;
+    agent->call(machine, kFailureMethod, {rpc::OutArray::fromVector(std::vector<char>(frame.begin(), frame.end()))},
+                Deadline::after(kTellTimeout), nullptr, [](absl::Status) {});
+  }
+}
+
+absl::Status WorkerGroup::farewell(Deadline deadline) {
+  rpc::Agent* const current = agent();
+  return current == nullptr ? absl::OkStatus() : current->farewell(deadline);
+}
+
+void WorkerGroup::close(const absl::Status& reason) {
+  rpc::Agent* agent = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    agent = agent_.get();
+  }
+  // Idempotent, and the second caller waits for the first.
+  if (agent != nullptr) agent->close(reason);
+}
+
+}  // namespace farhop::runtime
