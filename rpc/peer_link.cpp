@@ -27,7 +27,10 @@ void PeerLink::start(std::shared_ptr<Pipe> pipe, const Hello& hello) {
     pipe_ = std::move(pipe);
     peerLimits_ = hello;
     lastHeard_ = lastWrite_ = Clock::now();
+    heartbeatEvery_ = std::min<std::chrono::milliseconds>(core_->options.peerTimeout,
+                                                          std::chrono::milliseconds(hello.peerTimeoutMs)) / 4;
   }
+  core_->beatAtLeastEvery(heartbeatEvery_);
   readNext();
   pump();
 }
@@ -152,6 +155,11 @@ void PeerLink::addToBatch(Outgoing item, Batch* batch) {
     item.call->writing = item.call->sent = true;
     item.frame.deadlineMs = static_cast<uint32_t>(item.call->deadline.remainingMs());
     ++traffic_.callsSent;
+  } else if (item.frame.kind == FrameKind::kReply) {
+    // Before the write begins: the peer may read the reply, and send its next request, before the write's
+    // callback runs here.
+    requestsBytes_ -= item.requestBytes;
+    --requests_;
   }
   appendFrame(item.frame, &batch->message.metadata);
   for (OutArray& array : item.arrays) batch->message.arrays.push_back(std::move(array));
@@ -213,8 +221,6 @@ void PeerLink::onWritten(const std::shared_ptr<Batch>& batch, const absl::Status
         finishIfFree(item.call, &finished);
       } else if (item.frame.kind == FrameKind::kReply) {
         replyBytes_ -= item.bytes;
-        requestsBytes_ -= item.requestBytes;
-        --requests_;
       }
     }
     if (replyBytes_ < core_->options.maxInflightBytesPerPeer) released.swap(held_);
@@ -357,7 +363,7 @@ void PeerLink::tick(Clock::time_point now, bool forgive) {
     std::lock_guard lock(mutex_);
     if (pipe_ == nullptr || !failure_.ok()) return;
     // After the own farewell nothing may be sent: it could meet a closed pipe and reset what is under way.
-    if (!farewellSent_ && !writing_ && queue_.empty() && now - lastWrite_ >= timeout / 5) {
+    if (!farewellSent_ && !writing_ && queue_.empty() && now - lastWrite_ >= heartbeatEvery_ * 3 / 4) {
       enqueueControl(FrameKind::kHeartbeat, 0);
     }
     if (forgive) lastHeard_ = std::max(lastHeard_, now);
