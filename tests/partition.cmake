@@ -8,3 +8,5 @@ include(${PROJECT_SOURCE_DIR}/launcher/partition_commands.cmake)
 
 farhop_test(property/store_roundtrip_test.cpp LIBS farhop_fixture_graphs)
 farhop_test(unit/partition_commands_test.cpp LIBS farhop_fixture_graphs farhop_partition_commands)
+farhop_test(unit/dataset_reader_test.cpp LIBS farhop_fixture_graphs)
+farhop_test(unit/partitioner_test.cpp LIBS farhop_fixture_graphs Farhop::metis)
