@@ -107,7 +107,7 @@ class Verifier {
           problem(absl::StrCat(path, ": rows ", i - 1, " and ", i, " are not ascending"));
         } else if (gids.ok() && (*gids)[ids[i]] != gid) {
           problem(absl::StrCat(fullPath(gidMapPath(schema_, t)), ": original id ", ids[i], " maps to gid ",
-                               (*gids)[ids[i]], " instead of ", gid));
+                               (*gids)[ids[i]], ", but ", path, " gives it gid ", gid));
         } else {
           continue;
         }
@@ -148,7 +148,7 @@ class Verifier {
                            " is in no partition"));
     }
     report(absl::StrCat("relation ", schema_.relationText(r)), before);
-    relationSound_.push_back(sound && problems_.size() == before);
+    relationSound_.push_back(sound);
   }
 
   bool checkRows(int r, const GraphShard& shard) {
@@ -156,7 +156,7 @@ class Verifier {
     for (size_t i = 1; i < indptr.size(); ++i) {
       if (indptr[i - 1] <= indptr[i] && indptr[i] <= indptr.back()) continue;
       problem(absl::StrCat(fullPath(relationPath(schema_, shard.index(), r, "indptr")), ": row ", i - 1,
-                           " ends before it begins"));
+                           " ends before it begins or after the last edge"));
       return false;
     }
     return true;
@@ -307,7 +307,7 @@ class Verifier {
   bool complete_ = true;                           // all partitions opened
   bool idsInRange_ = true;
   std::vector<EdgeDigest> digests_;                // by relation, of (source, destination, edge id)
-  std::vector<bool> relationSound_;
+  std::vector<bool> relationSound_;                // neighbours in range, each edge once
 };
 
 }  // namespace

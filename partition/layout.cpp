@@ -3,6 +3,32 @@
 #include <cstdio>
 
 namespace farhop::partition {
+namespace {
+
+// Well-formed by RFC 3629, section 4: no overlong forms, no surrogates.
+bool isUtf8(absl::string_view text) {
+  auto byteAt = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (size_t i = 0; i < text.size();) {
+    const unsigned char lead = byteAt(i);
+    size_t length = 0;
+    if (lead < 0x80) length = 1;
+    else if (lead >= 0xC2 && lead < 0xE0) length = 2;
+    else if ((lead & 0xF0) == 0xE0) length = 3;
+    else if (lead >= 0xF0 && lead < 0xF5) length = 4;
+    if (length == 0 || i + length > text.size()) return false;
+    for (size_t k = 1; k < length; ++k) {
+      if ((byteAt(i + k) & 0xC0) != 0x80) return false;
+    }
+    if ((lead == 0xE0 && byteAt(i + 1) < 0xA0) || (lead == 0xED && byteAt(i + 1) >= 0xA0) ||
+        (lead == 0xF0 && byteAt(i + 1) < 0x90) || (lead == 0xF4 && byteAt(i + 1) >= 0x90)) {
+      return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+}  // namespace
 
 std::string pathComponent(absl::string_view name) {
   constexpr char kDigits[] = "0123456789ABCDEF";
@@ -27,6 +53,8 @@ absl::Status checkName(absl::string_view what, absl::string_view name) {
     return absl::InvalidArgumentError(absl::StrCat(what, " '", name.substr(0, kMaxNameBytes), "...' has a name of ",
                                                    name.size(), " bytes; at most ", kMaxNameBytes, " are taken"));
   }
+  // graph.json is JSON, which is UTF-8.
+  if (!isUtf8(name)) return absl::InvalidArgumentError(absl::StrCat(what, " has a name that is not UTF-8"));
   return absl::OkStatus();
 }
 

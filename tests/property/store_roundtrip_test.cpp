@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <sstream>
 #include <tuple>
 #include <vector>
 
@@ -44,7 +46,7 @@ class StoreRoundtrip : public ::testing::TestWithParam<Case> {
     options_.nodes = 20 + 13 * GetParam().seed;
     options_.edges = 90 * GetParam().seed;
     dataset_ = makeFixtureDataset(options_);
-    auto store = GraphStore::open(writeFixtureStore(options_, GetParam().parts, directory_ / "store"));
+    auto store = GraphStore::open(storePath());
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *store;
     for (int k = 0; k < store_->numPartitions(); ++k) {
@@ -52,6 +54,15 @@ class StoreRoundtrip : public ::testing::TestWithParam<Case> {
       ASSERT_TRUE(shard.ok()) << shard.status();
       shards_.push_back(*std::move(shard));
     }
+  }
+
+  // Written once for all tests of a case.
+  std::string storePath() const {
+    static const TemporaryDirectory directory;
+    std::ostringstream name;
+    PrintTo(GetParam(), &name);
+    const std::string path = directory / name.str();
+    return std::filesystem::exists(path) ? path : writeFixtureStore(options_, GetParam().parts, path);
   }
 
   uint64_t originalId(int type, uint64_t gid) const {
@@ -76,7 +87,6 @@ class StoreRoundtrip : public ::testing::TestWithParam<Case> {
     return edges;
   }
 
-  TemporaryDirectory directory_;
   FixtureOptions options_;
   Dataset dataset_;
   std::shared_ptr<const GraphStore> store_;
@@ -170,6 +180,8 @@ TEST_P(StoreRoundtrip, KeepsSplits) {
     EXPECT_EQ(shards_[0].split("val", 0).data(), shards_[0].split("validation", 0).data());
   }
 }
+
+TEST_P(StoreRoundtrip, IsSound) { EXPECT_TRUE(store_->verify().ok()) << store_->verify(); }
 
 TEST_P(StoreRoundtrip, MapsOriginalIdsToGidsAndBack) {
   for (size_t t = 0; t < dataset_.schema.nodeTypes.size(); ++t) {

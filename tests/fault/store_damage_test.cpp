@@ -1,0 +1,245 @@
+// A damaged store is refused, and the message names the file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "base/file.h"
+#include "partition/graph_store.h"
+#include "partition/layout.h"
+#include "tests/fixture_graphs.h"
+#include "tests/temporary_directory.h"
+
+namespace farhop::partition {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StoreDamage : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    testing::FixtureOptions options;
+    options.heterogeneous = true;
+    options.addReverse = true;
+    options.nodes = 30;
+    options.edges = 100;
+    // Written once, copied for each test: a store is synced file by file, which takes its time.
+    static const testing::TemporaryDirectory original;
+    static const std::string written = testing::writeFixtureStore(options, 2, original / "store");
+    path_ = directory_ / "store";
+    std::filesystem::copy(written, path_, std::filesystem::copy_options::recursive);
+  }
+
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  std::string content(const std::string& name) const { return readFile(file(name)).value(); }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream out(file(name), std::ios::binary | std::ios::trunc);
+    ASSERT_TRUE(out.write(text.data(), static_cast<std::streamsize>(text.size())).flush());
+  }
+  Manifest manifest() const { return parseManifest(content(kManifestFile)).value(); }
+
+  // Opens all that a trainer opens.
+  absl::Status openEverything() const {
+    FARHOP_ASSIGN_OR_RETURN(auto store, GraphStore::open(path_));
+    for (int k = 0; k < store->numPartitions(); ++k) FARHOP_RETURN_IF_ERROR(store->openPartition(k).status());
+    for (size_t t = 0; t < store->schema().nodeTypes.size(); ++t) {
+      FARHOP_RETURN_IF_ERROR(store->gidsByOriginalId(static_cast<int>(t)).status());
+    }
+    return absl::OkStatus();
+  }
+  absl::Status verify() const {
+    FARHOP_ASSIGN_OR_RETURN(auto store, GraphStore::open(path_));
+    return store->verify();
+  }
+
+  // Changes an array and makes every checksum right again, so that only the invariants can find it.
+  template <typename T>
+  void forge(const std::string& name, const std::function<void(std::span<T>)>& change) {
+    std::string text = content(name);
+    const size_t offset = parseNpyHeader(std::as_bytes(std::span(text.data(), text.size())))->dataOffset;
+    std::vector<T> values((text.size() - offset) / sizeof(T));
+    std::memcpy(values.data(), text.data() + offset, values.size() * sizeof(T));
+    change(values);
+    std::memcpy(text.data() + offset, values.data(), values.size() * sizeof(T));
+    write(name, text);
+    Manifest changed = manifest();
+    changed.files[name].checksum = checksum64(std::as_bytes(std::span(text.data(), text.size())));
+    write(kManifestFile, formatManifest(changed));
+  }
+  void expectUnsound(const std::string& what) const {
+    const absl::Status status = verify();
+    EXPECT_FALSE(status.ok()) << "expected: " << what;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(what));
+  }
+
+  testing::TemporaryDirectory directory_;
+  std::string path_;
+};
+
+TEST_F(StoreDamage, IsFound_WhenAnyFileIsMissing) {
+  for (const auto& [name, entry] : manifest().files) {
+    const std::string saved = content(name);
+    std::filesystem::remove(file(name));
+    EXPECT_THAT(std::string(openEverything().message()), HasSubstr(name + " is missing"));
+    EXPECT_THAT(std::string(verify().message()), HasSubstr(name + " is missing"));
+    write(name, saved);
+  }
+  EXPECT_TRUE(verify().ok());
+}
+
+TEST_F(StoreDamage, IsFound_WhenAnyFileIsTruncatedOrLonger) {
+  for (const auto& [name, entry] : manifest().files) {
+    const std::string saved = content(name);
+    for (size_t bytes : {size_t{0}, size_t{5}, size_t{70}, saved.size() - 1}) {
+      write(name, saved.substr(0, bytes));
+      EXPECT_THAT(std::string(openEverything().message()), HasSubstr(name)) << bytes << " bytes left";
+    }
+    write(name, saved + "x");
+    EXPECT_THAT(std::string(openEverything().message()), HasSubstr(name));
+    EXPECT_THAT(std::string(verify().message()), HasSubstr(name));
+    write(name, saved);
+  }
+}
+
+TEST_F(StoreDamage, IsFoundByVerify_WhenAnyBitIsFlipped) {
+  uint64_t step = 0;
+  for (const auto& [name, entry] : manifest().files) {
+    const std::string saved = content(name);
+    for (int i = 0; i < 4; ++i) {
+      std::string flipped = saved;
+      const size_t at = (++step * 7919) % flipped.size();
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << (step % 8)));
+      write(name, flipped);
+      EXPECT_THAT(std::string(verify().message()), HasSubstr(name)) << "byte " << at;
+    }
+    write(name, saved);
+  }
+}
+
+TEST_F(StoreDamage, IsFoundAtOpening_WhenGraphJsonIsChanged) {
+  const std::string saved = content(kManifestFile);
+  for (size_t at = 0; at < saved.size(); at += 29) {
+    std::string flipped = saved;
+    flipped[at] = static_cast<char>(flipped[at] ^ 1);
+    write(kManifestFile, flipped);
+    const auto store = GraphStore::open(path_);
+    ASSERT_FALSE(store.ok()) << "byte " << at;
+    EXPECT_THAT(std::string(store.status().message()), HasSubstr("graph.json"));
+  }
+  for (size_t bytes = 0; bytes + 1 < saved.size(); bytes += 101) {
+    write(kManifestFile, saved.substr(0, bytes));
+    EXPECT_FALSE(GraphStore::open(path_).ok()) << bytes << " bytes";
+  }
+}
+
+TEST_F(StoreDamage, RefusesANewerVersion_AndSaysSo) {
+  std::string text = content(kManifestFile);
+  const std::string version = "\"version\": 1";
+  text.replace(text.find(version), version.size(), "\"version\": 2");
+  write(kManifestFile, text);
+  const auto store = GraphStore::open(path_);
+  EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(store.status().message()),
+              HasSubstr("graph.json: format version 2 is newer than this build reads (1); update Farhop"));
+}
+
+TEST_F(StoreDamage, RefusesADirectoryThatIsNoStore) {
+  EXPECT_THAT(std::string(GraphStore::open(directory_.path()).status().message()), HasSubstr("no finished graph store"));
+  write(kManifestFile, "{\"format\": \"something else\", \"version\": 1}");
+  EXPECT_THAT(std::string(GraphStore::open(path_).status().message()), HasSubstr("not a Farhop graph store"));
+}
+
+TEST_F(StoreDamage, RefusesAFileOfAnotherPartition) {
+  const std::string own = content("part-00000/nodes/user/orig_ids.npy");
+  const std::string other = content("part-00001/edges/user.likes.item/indptr.npy");
+  write("part-00000/nodes/user/orig_ids.npy", other);
+  EXPECT_THAT(std::string(openEverything().message()), HasSubstr("part-00000/nodes/user/orig_ids.npy"));
+}
+
+TEST_F(StoreDamage, FeaturesOfAnotherShapeOrType_AreRefused) {
+  const std::string name = "part-00000/nodes/user/feat/x.npy";
+  std::string text = content(name);
+  text.replace(text.find("<f4"), 3, "<i4");
+  write(name, text);
+  EXPECT_THAT(std::string(openEverything().message()), HasSubstr("holds int32 of shape"));
+}
+
+TEST_F(StoreDamage, VerifyFindsRowsThatEndBeforeTheyBegin) {
+  forge<uint64_t>("part-00000/edges/user.likes.item/indptr.npy", [](auto v) { v[1] = v.back() + 5; });
+  expectUnsound("user.likes.item/indptr.npy: row 0 ends before it begins or after the last edge");
+}
+
+TEST_F(StoreDamage, VerifyFindsNeighborsOutOfRange) {
+  forge<uint32_t>("part-00001/edges/user.follows.user/neighbors.npy", [](auto v) { v[3] = 30; });
+  expectUnsound("user.follows.user/neighbors.npy: gid 30 at 3 is out of range (30 nodes)");
+}
+
+TEST_F(StoreDamage, VerifyFindsUnsortedNeighbors) {
+  forge<uint64_t>("part-00000/edges/user.follows.user/edge_ids.npy", [](auto v) { std::reverse(v.begin(), v.end()); });
+  forge<uint32_t>("part-00000/edges/user.follows.user/neighbors.npy", [](auto v) { std::reverse(v.begin(), v.end()); });
+  expectUnsound("is not sorted by (original id, edge id)");
+}
+
+TEST_F(StoreDamage, VerifyFindsEdgesThatOccurTwiceOrNever) {
+  forge<uint64_t>("part-00000/edges/item.similar.item/edge_ids.npy", [](auto v) { v[0] = v[1]; });
+  expectUnsound("occurs twice");
+  forge<uint64_t>("part-00000/edges/item.similar.item/edge_ids.npy", [](auto v) { v[0] = 1000; });
+  expectUnsound("edge id 1000 at 0 is out of range (50 edges)");
+}
+
+TEST_F(StoreDamage, VerifyFindsReverseEdgesThatMirrorNothing) {
+  // Exchanges the edge ids of two edges of one row with different neighbours. Order and completeness stay right;
+  // only the comparison with the forward relation can tell.
+  const auto store = GraphStore::open(path_).value();
+  const int reverse = store->schema().relationIndex("rev_follows").value();
+  uint64_t edge = 0;
+  {
+    const GraphShard shard = store->openPartition(0).value();
+    const RelationShard& csr = shard.relation(reverse);
+    for (uint64_t row = 0; row < csr.rows() && edge == 0; ++row) {
+      for (uint64_t i = csr.indptr[row] + 1; i < csr.indptr[row + 1]; ++i) {
+        if (csr.neighbors32[i - 1] != csr.neighbors32[i]) edge = i;
+      }
+    }
+  }
+  ASSERT_GT(edge, 0u);
+  forge<uint64_t>("part-00000/edges/user.rev_follows.user/edge_ids.npy",
+                  [&](auto v) { std::swap(v[edge - 1], v[edge]); });
+  const std::string message(verify().message());
+  EXPECT_EQ(message, path_ + ": user:rev_follows:user does not hold the edges of user:follows:user turned round");
+}
+
+TEST_F(StoreDamage, VerifyFindsIdMapsThatDisagree) {
+  forge<uint64_t>("global/user/gid.npy", [](auto v) { std::swap(v[2], v[3]); });
+  expectUnsound("global/user/gid.npy: original id 2 maps to gid");
+}
+
+TEST_F(StoreDamage, VerifyFindsOriginalIdsOutOfOrder) {
+  forge<uint64_t>("part-00000/nodes/item/orig_ids.npy", [](auto v) { std::swap(v[0], v[1]); });
+  expectUnsound("part-00000/nodes/item/orig_ids.npy");
+}
+
+TEST_F(StoreDamage, VerifyFindsOriginalIdsOutOfRange) {
+  forge<uint64_t>("part-00000/nodes/item/orig_ids.npy", [](auto v) { v.back() = 1 << 20; });
+  expectUnsound("part-00000/nodes/item/orig_ids.npy: original id 1048576");
+}
+
+TEST_F(StoreDamage, VerifyFindsSeedsOfOtherPartitions) {
+  forge<uint64_t>("part-00000/nodes/user/split/train.npy", [](auto v) { v.back() = 29; });
+  expectUnsound("part-00000/nodes/user/split/train.npy: seed 29 is not owned by partition 0");
+}
+
+TEST_F(StoreDamage, VerifyFindsWrongCountsInGraphJson) {
+  Manifest changed = manifest();
+  ++changed.haloNodes[1];
+  --changed.remoteEdges[0][0];
+  write(kManifestFile, formatManifest(changed));
+  expectUnsound("halo nodes, not");
+  expectUnsound("remote edges of user:follows:user, not");
+}
+
+}  // namespace
+}  // namespace farhop::partition
