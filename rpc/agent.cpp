@@ -45,7 +45,7 @@ absl::Status checkOptions(const AgentOptions& options) {
         absl::StrCat(options.peers.size(), " peer names for a group of ", options.size));
   }
   if (options.maxMessageBytes == 0 || options.maxArraysPerMessage == 0 || options.maxQueuedCallsPerPeer == 0 ||
-      options.maxConnectsUnderWay < 1 || options.peerTimeout < std::chrono::milliseconds(20)) {
+      options.maxConnectsUnderWay < 1 || options.peerTimeout < kMinPeerTimeout) {
     return absl::InvalidArgumentError("a limit of the agent is 0, or peerTimeout is under 20 ms");
   }
   return absl::OkStatus();
@@ -106,7 +106,6 @@ class AgentImpl : public Agent {
   bool connectCalled_ = false, connecting_ = false;
   bool closing_ = false, closed_ = false;
   absl::Status closeReason_;
-  std::condition_variable stopBeating_;
 
   std::thread heartbeat_;  // last: it uses the members above
 };
@@ -224,7 +223,7 @@ void AgentImpl::close(absl::Status reason) {
     closing_ = true;
     closeReason_ = reason.ok() ? absl::CancelledError("the agent is closed") : std::move(reason);
     handshakes = handshakes_;
-    stopBeating_.notify_all();
+    core_->beat.notify_all();
   }
   core_->notifyProgress();
   if (handshakes != nullptr) handshakes->cancel(closeReason_);
@@ -259,12 +258,13 @@ PeerTraffic AgentImpl::traffic() const {
 
 void AgentImpl::beat() {
   setThreadName("fh-heartbeat");
-  const auto period = core_->options.peerTimeout / 4;
   auto last = Clock::now();
   std::unique_lock lock(core_->mutex);
   while (!closing_) {
-    stopBeating_.wait_until(lock, last + period, [this] { return closing_; });
+    std::chrono::milliseconds period = core_->beatPeriod;
+    core_->beat.wait_until(lock, last + period, [&] { return closing_ || core_->beatPeriod < period; });
     if (closing_) return;
+    if (Clock::now() < last + core_->beatPeriod) continue;
     const Links all = links_;
     lock.unlock();
     const auto now = Clock::now();

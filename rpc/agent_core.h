@@ -1,6 +1,8 @@
 // What the parts of one agent share. Outlives the agent where a Responder does.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -14,10 +16,13 @@
 
 namespace farhop::rpc {
 
+inline constexpr std::chrono::milliseconds kMinPeerTimeout{20};
+
 struct AgentCore {
   explicit AgentCore(AgentOptions agentOptions)
       : options(std::move(agentOptions)),
         limits{options.maxMessageBytes, options.maxArraysPerMessage},
+        beatPeriod(options.peerTimeout / 4),
         timer("fh-rpc-timer"),
         serving("fh-serve", options.servingThreads) {}
 
@@ -33,13 +38,22 @@ struct AgentCore {
     changed.notify_all();
   }
 
+  // A peer with a shorter peerTimeout needs heartbeats more often.
+  void beatAtLeastEvery(std::chrono::milliseconds period) {
+    std::lock_guard lock(mutex);
+    beatPeriod = std::min(beatPeriod, period);
+    beat.notify_all();
+  }
+
   const AgentOptions options;
   const WireLimits limits;
+  std::chrono::milliseconds beatPeriod;  // guarded by mutex
   Timer timer;
   Executor serving;
 
   std::mutex mutex;
   std::condition_variable changed;
+  std::condition_variable beat;
   uint64_t progress = 0;                                        // guarded by mutex
   std::map<uint16_t, std::shared_ptr<const Handler>> handlers;  // guarded by mutex
   Agent::PeerLost peerLost;                                     // guarded by mutex

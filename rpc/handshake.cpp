@@ -49,6 +49,7 @@ Hello ownHello(const AgentOptions& options) {
   hello.maxArrays = static_cast<uint32_t>(options.maxArraysPerMessage);
   hello.maxInflightBytes = options.maxInflightBytesPerPeer;
   hello.maxCalls = static_cast<uint32_t>(options.maxQueuedCallsPerPeer);
+  hello.peerTimeoutMs = static_cast<uint32_t>(options.peerTimeout.count());
   return hello;
 }
 
@@ -64,8 +65,9 @@ absl::Status checkHello(const AgentOptions& options, const Hello& hello) {
     return absl::FailedPreconditionError(
         absl::StrCat("its group has ", hello.size, " members, the other side's ", options.size));
   }
-  if (hello.maxMessageBytes == 0 || hello.maxArrays == 0 || hello.maxCalls == 0) {
-    return absl::FailedPreconditionError("it accepts no messages (a limit is 0)");
+  if (hello.maxMessageBytes == 0 || hello.maxArrays == 0 || hello.maxCalls == 0 ||
+      hello.peerTimeoutMs < kMinPeerTimeout.count()) {
+    return absl::FailedPreconditionError("it accepts no messages (a limit is 0, or its peerTimeout too short)");
   }
   return absl::OkStatus();
 }

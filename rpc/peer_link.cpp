@@ -27,7 +27,10 @@ void PeerLink::start(std::shared_ptr<Pipe> pipe, const Hello& hello) {
     pipe_ = std::move(pipe);
     peerLimits_ = hello;
     lastHeard_ = lastWrite_ = Clock::now();
+    heartbeatEvery_ = std::min<std::chrono::milliseconds>(core_->options.peerTimeout,
+                                                          std::chrono::milliseconds(hello.peerTimeoutMs)) / 4;
   }
+  core_->beatAtLeastEvery(heartbeatEvery_);
   readNext();
   pump();
 }
@@ -357,7 +360,7 @@ void PeerLink::tick(Clock::time_point now, bool forgive) {
     std::lock_guard lock(mutex_);
     if (pipe_ == nullptr || !failure_.ok()) return;
     // After the own farewell nothing may be sent: it could meet a closed pipe and reset what is under way.
-    if (!farewellSent_ && !writing_ && queue_.empty() && now - lastWrite_ >= timeout / 5) {
+    if (!farewellSent_ && !writing_ && queue_.empty() && now - lastWrite_ >= heartbeatEvery_ * 3 / 4) {
       enqueueControl(FrameKind::kHeartbeat, 0);
     }
     if (forgive) lastHeard_ = std::max(lastHeard_, now);

@@ -156,6 +156,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
   std::deque<Outgoing> queue_;
   bool writing_ = false;
   Clock::time_point lastWrite_;
+  std::chrono::milliseconds heartbeatEvery_{0};  // set by start()
 
   size_t requestsBytes_ = 0;  // of the peer's requests that are not answered yet
   size_t requests_ = 0;

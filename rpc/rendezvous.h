@@ -25,14 +25,17 @@ struct StoreServerOptions {
   std::string jobId;
   std::string token;
   int proc = 0;                  // the group, for messages
-  size_t maxConnections = 4096;  // beyond it, new connections are closed at once
+  // Beyond it, new connections are closed at once. Those that have not said hello are at most an eighth of it
+  // (at least 64); beyond that the oldest of them is closed.
+  size_t maxConnections = 4096;
   size_t maxKeyBytes = 256;
   size_t maxValueBytes = size_t{1} << 20;
   size_t maxKeys = 1 << 20;
+  size_t maxTotalBytes = size_t{256} << 20;  // of all keys and values
   std::chrono::milliseconds helloTimeout{5'000};
 };
 
-// Serves on a thread of its own until destroyed.
+// Serves on a thread of its own until destroyed; then what waits at the clients fails with Unavailable.
 class StoreServer {
  public:
   // `listener` is a listening TCP socket (listenTcp, or one handed over by the launcher).
@@ -41,7 +44,8 @@ class StoreServer {
   virtual uint16_t port() const = 0;
 };
 
-// One connection to the store. Thread-safe; operations of one client run one after the other.
+// One connection to the store. Thread-safe; operations of one client run one after the other. Destroyed without
+// farewell(), it fails the store for the others. Errors that concern a lost process carry it: peerOf(status).
 class StoreClient {
  public:
   // Retries while the master is not up, until the deadline. PermissionDenied for a wrong token or job,
@@ -51,6 +55,7 @@ class StoreClient {
                                                               Deadline deadline);
   virtual ~StoreClient() = default;
 
+  // InvalidArgument for a key or value longer than the server takes, ResourceExhausted when it is full.
   virtual absl::Status set(const std::string& key, const std::string& value, Deadline deadline) = 0;
   // Waits until the key is set.
   virtual absl::StatusOr<std::string> get(const std::string& key, Deadline deadline) = 0;

@@ -109,6 +109,7 @@ std::string encodeHello(const Hello& hello) {
   writer.u32(hello.maxArrays);
   writer.u64(hello.maxInflightBytes);
   writer.u32(hello.maxCalls);
+  writer.u32(hello.peerTimeoutMs);
   return tail;
 }
 
@@ -123,6 +124,7 @@ absl::StatusOr<Hello> decodeHello(std::string_view tail) {
   hello.maxArrays = in.u32();
   hello.maxInflightBytes = in.u64();
   hello.maxCalls = in.u32();
+  hello.peerTimeoutMs = in.u32();
   if (!in.ok() || in.remaining() > 0) return malformed("not a hello");
   return hello;
 }

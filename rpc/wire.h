@@ -67,6 +67,8 @@ struct Hello {
   uint32_t maxArrays = 0;
   uint64_t maxInflightBytes = 0;
   uint32_t maxCalls = 0;
+  // How long this side waits for a sign of life; the other side's heartbeats are four times as frequent.
+  uint32_t peerTimeoutMs = 0;
 };
 
 std::string encodeHello(const Hello& hello);

@@ -1,1 +1,8 @@
+farhop_test(unit/agent_link_test.cpp LIBS farhop_rpc)
+farhop_test(unit/store_test.cpp LIBS farhop_rpc)
 farhop_test(contract/agent_contract_test.cpp LIBS farhop_rpc)
+farhop_test(contract/agent_hostile_peer_test.cpp LIBS farhop_rpc)
+farhop_test(contract/gloo_store_test.cpp LIBS farhop_rpc)
+farhop_test(multiproc/agent_multiproc_test.cpp LIBS farhop_rpc)
+farhop_test(fuzz/wire_fuzz_test.cpp LIBS farhop_rpc)
+farhop_test(fuzz/store_fuzz_test.cpp LIBS farhop_rpc)

@@ -1,0 +1,179 @@
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "rpc/byte_codec.h"
+#include "rpc/rendezvous.h"
+#include "rpc/rendezvous_protocol.h"
+
+namespace farhop::rpc {
+namespace {
+
+// The server answers at the deadline; its answer may take this long to arrive.
+constexpr std::chrono::milliseconds kAnswerGrace{500};
+constexpr size_t kMaxReplyBytes = size_t{256} << 20;
+
+std::string localHost(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  char host[NI_MAXHOST];
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  return host;
+}
+
+absl::Status notAStore(const HostPort& master) {
+  return absl::FailedPreconditionError(absl::StrCat("what listens on ", master.text(),
+                                                    " is not a Farhop rendezvous store; check the master's address and port"));
+}
+
+// The body of one reply.
+absl::StatusOr<std::string> receiveReply(int fd, size_t maxValueBytes, Deadline deadline, const HostPort& master) {
+  std::string bytes(kStorePrefixBytes, '\0');
+  FARHOP_RETURN_IF_ERROR(receiveAll(fd, bytes.data(), bytes.size(), deadline));
+  const absl::StatusOr<StorePrefix> prefix = parseStorePrefix(bytes);
+  if (!prefix.ok() || prefix->operation != StoreOperation::kReply) return notAStore(master);
+  if (prefix->version != kStoreVersion) {
+    return absl::FailedPreconditionError(absl::StrCat("the rendezvous store on ", master.text(), " speaks version ",
+                                                      prefix->version, " of its protocol, this process version ",
+                                                      kStoreVersion, "; run the same Farhop everywhere"));
+  }
+  if (prefix->bodyBytes > std::min(kMaxReplyBytes, maxValueBytes + 64 * 1024)) return notAStore(master);
+  std::string body(prefix->bodyBytes, '\0');
+  FARHOP_RETURN_IF_ERROR(receiveAll(fd, body.data(), body.size(), deadline));
+  return body;
+}
+
+class StoreClientImpl : public StoreClient {
+ public:
+  StoreClientImpl(FileDescriptor fd, HostPort master, int proc, size_t maxKeyBytes, size_t maxValueBytes)
+      : master_(std::move(master)),
+        localAddress_(localHost(fd.get())),
+        proc_(proc),
+        maxKeyBytes_(maxKeyBytes),
+        maxValueBytes_(maxValueBytes),
+        fd_(std::move(fd)) {}
+
+  absl::Status set(const std::string& key, const std::string& value, Deadline deadline) override {
+    if (value.size() > maxValueBytes_) {
+      return absl::InvalidArgumentError(absl::StrCat("the value of key '", key, "' has ", value.size(),
+                                                     " bytes, the rendezvous store takes ", maxValueBytes_));
+    }
+    std::string body;
+    ByteWriter writer(&body);
+    writer.string(key);
+    writer.string(value);
+    return ask(StoreOperation::kSet, key, body, deadline).status();
+  }
+
+  absl::StatusOr<std::string> get(const std::string& key, Deadline deadline) override {
+    std::string body;
+    ByteWriter writer(&body);
+    writer.string(key);
+    writer.u32(static_cast<uint32_t>(deadline.remainingMs()));
+    return ask(StoreOperation::kGet, key, body, deadline);
+  }
+
+  absl::StatusOr<int64_t> add(const std::string& key, int64_t delta, Deadline deadline) override {
+    std::string body;
+    ByteWriter writer(&body);
+    writer.string(key);
+    writer.u64(static_cast<uint64_t>(delta));
+    FARHOP_ASSIGN_OR_RETURN(const std::string value, ask(StoreOperation::kAdd, key, body, deadline));
+    ByteReader in(value);
+    const auto sum = static_cast<int64_t>(in.u64());
+    if (!in.ok()) return notAStore(master_);
+    return sum;
+  }
+
+  void farewell() override {
+    std::lock_guard lock(mutex_);
+    if (!fd_.valid()) return;
+    const std::string frame = storeFrame(StoreOperation::kFarewell, {});
+    static_cast<void>(sendAll(fd_.get(), frame.data(), frame.size(), Deadline::after(std::chrono::seconds(1))));
+    fd_.reset();
+    if (broken_.ok()) broken_ = absl::FailedPreconditionError("operation after farewell() to the rendezvous store");
+  }
+
+  std::string localAddress() const override { return localAddress_; }
+
+ private:
+  absl::StatusOr<std::string> ask(StoreOperation operation, const std::string& key, const std::string& body,
+                                  Deadline deadline) {
+    if (key.size() > maxKeyBytes_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a key of ", key.size(), " bytes; the rendezvous store takes ", maxKeyBytes_));
+    }
+    // Held while waiting: operations of one client run one after the other, and each has a deadline.
+    std::lock_guard lock(mutex_);
+    if (!broken_.ok()) return broken_;
+    const std::string frame = storeFrame(operation, body);
+    const absl::Status sent = sendAll(fd_.get(), frame.data(), frame.size(), deadline);
+    if (!sent.ok()) return breakWith(sent);
+    absl::StatusOr<std::string> reply =
+        receiveReply(fd_.get(), maxValueBytes_, Deadline(deadline.at() + kAnswerGrace), master_);
+    if (!reply.ok()) return breakWith(reply.status());
+    return decodeStoreReply(*reply, maxValueBytes_);
+  }
+
+  // The connection is out of step, so no later operation may use it.
+  absl::Status breakWith(const absl::Status& status) {
+    const PeerName master{0, proc_, master_.text()};
+    broken_ = withPeer(absl::Status(status.code(), absl::StrCat("the rendezvous store on ", describePeer(master),
+                                                                " was lost: ", status.message())),
+                       master);
+    fd_.reset();
+    return broken_;
+  }
+
+  const HostPort master_;
+  const std::string localAddress_;
+  const int proc_;
+  const size_t maxKeyBytes_, maxValueBytes_;
+  std::mutex mutex_;
+  FileDescriptor fd_;     // guarded by mutex_
+  absl::Status broken_;   // guarded by mutex_
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const HostPort& master, const std::string& jobId,
+                                                                  const std::string& token, const PeerName& self,
+                                                                  Deadline deadline) {
+  const std::string hello = storeFrame(StoreOperation::kHello, encodeStoreHello({jobId, token, self.machine, self.proc}));
+  for (int pauseMs = 10;; pauseMs = std::min(pauseMs * 2, 200)) {
+    FARHOP_ASSIGN_OR_RETURN(FileDescriptor fd, connectTcp(master, deadline, true));
+    noticeSilence(fd.get());
+    const absl::Status sent = sendAll(fd.get(), hello.data(), hello.size(), deadline);
+    absl::StatusOr<std::string> body = std::string();
+    if (sent.ok()) {
+      body = receiveReply(fd.get(), 1024, deadline, master);
+    } else {
+      body = sent;
+    }
+    if (body.ok()) {
+      absl::StatusOr<std::string> limits = decodeStoreReply(*body, 1024);
+      if (!limits.ok()) {
+        return annotate(limits.status(), absl::StrCat("the rendezvous store on ", master.text(), " refused this process"));
+      }
+      ByteReader in(*limits);
+      const size_t maxKeyBytes = in.u64(), maxValueBytes = in.u64();
+      if (!in.ok()) return notAStore(master);
+      return std::make_unique<StoreClientImpl>(std::move(fd), master, self.proc, maxKeyBytes, maxValueBytes);
+    }
+    // A connection that is closed before the store has answered: it is just starting, or full of strangers.
+    if (!absl::IsUnavailable(body.status()) || deadline.expired()) {
+      return annotate(body.status(), absl::StrCat("meeting the rendezvous store on ", master.text()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(pauseMs, std::max(1, deadline.remainingMs()))));
+  }
+}
+
+}  // namespace farhop::rpc
