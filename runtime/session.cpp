@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "base/executor.h"
@@ -161,7 +162,11 @@ absl::Status Session::farewell(Deadline deadline) {
 void Session::abandon(const absl::Status& reason) {
   if (closed_) return;
   const PeerName self{contract_.machine, contract_.proc, ""};
-  if (!monitor_.failed()) {
+  // A status that names a peer is about that peer: this process is only its victim.
+  const std::optional<PeerName> peer = peerOf(reason);
+  if (peer && (peer->machine != self.machine || peer->proc != self.proc)) {
+    monitor_.record(reason);
+  } else {
     monitor_.record(withPeer(
         absl::Status(reason.code(), absl::StrCat(describePeer(self), " ended: ", std::string(reason.message()))), self));
   }

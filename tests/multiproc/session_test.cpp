@@ -1,0 +1,225 @@
+#include "runtime/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "tests/process_group.h"
+#include "tests/session_job.h"
+
+namespace farhop::runtime {
+namespace {
+
+using std::chrono::milliseconds;
+using test::ChildResult;
+using test::describeFailure;
+using test::ProcessGroup;
+using test::quickOptions;
+using test::SessionJob;
+using ::testing::HasSubstr;
+
+constexpr milliseconds kPatience{60'000};
+Deadline soon() { return Deadline::after(milliseconds(20'000)); }
+
+// A point of the clock that all processes share, in seconds.
+double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+class SessionShapes : public ::testing::TestWithParam<std::pair<int, int>> {};
+
+TEST_P(SessionShapes, StartsWorksAndLeaves) {
+  const int machines = GetParam().first, procs = GetParam().second;
+  SessionJob job(machines, procs, "session-shapes");
+  ProcessGroup group(job.worldSize(), [&](int rank) -> std::string {
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::start(job.contract(rank), quickOptions());
+    if (!session.ok()) return describeFailure(session.status());
+    if (((*session)->agent() != nullptr) != (machines > 1)) return "agent";
+    if ((*session)->computeThreads() < 1 || (*session)->samplerThreads() < 1) return "threads";
+    std::vector<double> data{1.0, static_cast<double>(rank)};
+    absl::Status status = (*session)->collectives().allReduceSum(std::span<double>(data), soon());
+    if (!status.ok()) return describeFailure(status);
+    if (data[0] != job.worldSize()) return "wrong sum";
+    status = (*session)->leave(soon());
+    const StageTimes times = (*session)->times();
+    if (!(0 <= times.boundSeconds && times.boundSeconds <= times.channelSeconds &&
+          times.channelSeconds <= times.gateSeconds && times.gateSeconds <= times.readySeconds &&
+          times.readySeconds <= times.allReadySeconds && times.allReadySeconds <= times.leavingSeconds &&
+          times.leavingSeconds <= times.leftSeconds && times.peakBytes > 0)) {
+      return "times out of order";
+    }
+    return describeFailure(status);
+  });
+  job.releasePorts();
+  for (const ChildResult& result : group.wait(kPatience)) EXPECT_EQ(result.text, "OK");
+  EXPECT_EQ(job.leftovers(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SessionShapes,
+                         ::testing::Values(std::pair(1, 1), std::pair(1, 3), std::pair(2, 2), std::pair(3, 1),
+                                           std::pair(3, 2)),
+                         [](const auto& shape) {
+                           return absl::StrCat(shape.param.first, "x", shape.param.second);
+                         });
+
+// "gate ready": when each process passed its gate and when its group was ready.
+std::vector<std::pair<double, double>> stagesOf(SessionJob& job, const StartMode& mode) {
+  ProcessGroup group(job.worldSize(), [&](int rank) -> std::string {
+    LaunchContract contract = job.contract(rank);
+    contract.start = mode;
+    const double begin = now();
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::start(contract, quickOptions());
+    if (!session.ok()) return describeFailure(session.status());
+    const StageTimes times = (*session)->times();
+    if (const absl::Status status = (*session)->leave(soon()); !status.ok()) return describeFailure(status);
+    char text[64];
+    std::snprintf(text, sizeof(text), "%.6f %.6f", begin + times.gateSeconds, begin + times.readySeconds);
+    return text;
+  });
+  job.releasePorts();
+  std::vector<std::pair<double, double>> stages;
+  for (const ChildResult& result : group.wait(kPatience)) {
+    double gate = 0, ready = 0;
+    EXPECT_EQ(std::sscanf(result.text.c_str(), "%lf %lf", &gate, &ready), 2) << result.text;
+    stages.emplace_back(gate, ready);
+  }
+  return stages;
+}
+
+TEST(Session, LetsAGroupThroughTheGate_OnlyWhenTheOneBeforeItIsReady) {
+  SessionJob job(2, 3, "session-gate");
+  const auto stages = stagesOf(job, {true, milliseconds(0)});
+  for (size_t machine = 0; machine < 2; ++machine) {
+    for (size_t proc = 1; proc < 3; ++proc) {
+      // A group is ready on both machines at its barrier; each machine's gate hears of its own.
+      EXPECT_GE(stages[machine * 3 + proc].first, stages[machine * 3 + proc - 1].second - 0.001);
+    }
+  }
+}
+
+TEST(Session, SleepsBetweenGroups_WhenAskedTo) {
+  SessionJob job(2, 3, "session-sleep");
+  const double begin = now();
+  const auto stages = stagesOf(job, {false, milliseconds(300)});
+  for (size_t machine = 0; machine < 2; ++machine) {
+    for (size_t proc = 0; proc < 3; ++proc) {
+      EXPECT_GE(stages[machine * 3 + proc].first, begin + 0.3 * static_cast<double>(proc));
+    }
+  }
+}
+
+TEST(Session, ListensOnTheMastersPort_WhenNoSocketIsHandedOver) {
+  SessionJob job(2, 2, "session-port");
+  job.releasePorts();
+  ProcessGroup group(4, [&](int rank) -> std::string {
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::start(job.contract(rank), quickOptions());
+    return describeFailure(session.ok() ? (*session)->leave(soon()) : session.status());
+  });
+  for (const ChildResult& result : group.wait(kPatience)) EXPECT_EQ(result.text, "OK");
+}
+
+TEST(Session, RefusesAWrongToken) {
+  SessionJob job(2, 1, "session-token");
+  ProcessGroup group(2, [&](int rank) -> std::string {
+    LaunchContract contract = job.contract(rank);
+    if (rank == 1) contract.token = "another";
+    SessionOptions options = quickOptions();
+    options.startTimeout = milliseconds(3'000);
+    return describeFailure(Session::start(contract, options).status());
+  });
+  job.releasePorts();
+  const std::vector<ChildResult> results = group.wait(kPatience);
+  EXPECT_THAT(results[1].text, HasSubstr("PERMISSION_DENIED"));
+  EXPECT_THAT(results[1].text, HasSubstr("token"));
+  EXPECT_THAT(results[0].text, HasSubstr("DEADLINE_EXCEEDED"));
+}
+
+TEST(Session, SaysSo_WhenTheMastersPortIsInUse) {
+  SessionJob job(2, 2, "session-busy");
+  ProcessGroup group(4, [&](int rank) -> std::string {
+    LaunchContract contract = job.contract(rank);
+    // This process of the test goes on listening on both ports.
+    contract.masterFd = -1;
+    SessionOptions options = quickOptions();
+    options.startTimeout = milliseconds(3'000);
+    return describeFailure(Session::start(contract, options).status());
+  });
+  const std::vector<ChildResult> results = group.wait(kPatience);
+  EXPECT_THAT(results[0].text, HasSubstr("ALREADY_EXISTS"));
+  EXPECT_THAT(results[0].text, HasSubstr(absl::StrCat("127.0.0.1 port ", job.port())));
+  for (const ChildResult& result : results) {
+    EXPECT_TRUE(result.finished);
+    EXPECT_THAT(result.text, ::testing::Not(HasSubstr("OK")));
+  }
+  // The other group on the same machine hears why.
+  EXPECT_THAT(results[1].text, HasSubstr("machine 0 process 0"));
+  EXPECT_THAT(results[1].text, HasSubstr("in use"));
+}
+
+TEST(Session, SaysSo_WhenTheMasterDoesNotResolve) {
+  SessionJob job(2, 1, "session-resolve");
+  job.releasePorts();
+  ProcessGroup group(2, [&](int rank) -> std::string {
+    LaunchContract contract = job.contract(rank);
+    contract.masterAddr = "no-such-host.invalid";
+    return describeFailure(Session::start(contract, quickOptions()).status());
+  });
+  for (const ChildResult& result : group.wait(kPatience)) {
+    EXPECT_THAT(result.text, HasSubstr("NOT_FOUND"));
+    EXPECT_THAT(result.text, HasSubstr("no-such-host.invalid"));
+  }
+}
+
+TEST(Session, SaysWhatItWaitsFor_WhenAProcessNeverStarts) {
+  SessionJob job(2, 2, "session-missing");
+  // Rank 3 is missing.
+  ProcessGroup group(3, [&](int rank) -> std::string {
+    SessionOptions options = quickOptions();
+    options.startTimeout = milliseconds(2'000);
+    return describeFailure(Session::start(job.contract(rank), options).status());
+  });
+  job.releasePorts();
+  for (const ChildResult& result : group.wait(kPatience)) {
+    EXPECT_THAT(result.text, HasSubstr("DEADLINE_EXCEEDED"));
+    EXPECT_THAT(result.text, ::testing::AnyOf(HasSubstr("process 1"), HasSubstr("group 1")));
+  }
+}
+
+TEST(Session, TellsEveryoneWhy_WhenAProcessAbandonsIt) {
+  SessionJob job(2, 2, "session-abandon");
+  ProcessGroup group(4, [&](int rank) -> std::string {
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::start(job.contract(rank), quickOptions());
+    if (!session.ok()) return describeFailure(session.status());
+    if (rank == 3) {
+      (*session)->abandon(absl::DataLossError("feature file x is damaged"));
+      return "abandoned";
+    }
+    return describeFailure((*session)->leave(soon()));
+  });
+  job.releasePorts();
+  const std::vector<ChildResult> results = group.wait(kPatience);
+  EXPECT_EQ(results[3].text, "abandoned");
+  for (size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(results[rank].text, HasSubstr("machine 1 process 1"));
+    EXPECT_THAT(results[rank].text, HasSubstr("DATA_LOSS"));
+    EXPECT_THAT(results[rank].text, HasSubstr("feature file x is damaged"));
+  }
+}
+
+TEST(Session, LeavesWhenItIsDestroyed) {
+  SessionJob job(2, 1, "session-destroy");
+  ProcessGroup group(2, [&](int rank) -> std::string {
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::start(job.contract(rank), quickOptions());
+    if (!session.ok()) return describeFailure(session.status());
+    if (rank == 1) return describeFailure((*session)->leave(soon()));
+    session->reset();
+    return "destroyed";
+  });
+  job.releasePorts();
+  const std::vector<ChildResult> results = group.wait(kPatience);
+  EXPECT_EQ(results[0].text, "destroyed");
+  EXPECT_EQ(results[1].text, "OK");
+}
+
+}  // namespace
+}  // namespace farhop::runtime

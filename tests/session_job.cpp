@@ -1,0 +1,77 @@
+#include "tests/session_job.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace farhop::test {
+
+SessionJob::SessionJob(int machines, int procs, const std::string& name)
+    : machines_(machines), procs_(procs), jobId_(absl::StrCat(name, "-", ::getpid())) {
+  // Below the kernel's ephemeral ports, which a connection of another test could take in between.
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    const int base = 10'000 + (::getpid() * 37 + attempt * 101) % 20'000;
+    std::vector<FileDescriptor> listeners;
+    for (int proc = 0; proc < procs; ++proc) {
+      absl::StatusOr<FileDescriptor> fd = listenTcp({"127.0.0.1", static_cast<uint16_t>(base + proc)}, 64);
+      if (!fd.ok()) break;
+      listeners.push_back(*std::move(fd));
+    }
+    if (listeners.size() == static_cast<size_t>(procs)) {
+      port_ = static_cast<uint16_t>(base);
+      listeners_ = std::move(listeners);
+      return;
+    }
+  }
+  std::abort();
+}
+
+runtime::LaunchContract SessionJob::contract(int rank) {
+  runtime::LaunchContract contract;
+  contract.numMachines = machines_;
+  contract.machine = machineOf(rank);
+  contract.procsPerMachine = procs_;
+  contract.proc = procOf(rank);
+  contract.masterAddr = "127.0.0.1";
+  contract.masterPort = port_;
+  contract.jobId = jobId_;
+  contract.token = "a test's token";
+  for (int proc = 0; proc < static_cast<int>(listeners_.size()); ++proc) {
+    FileDescriptor& listener = listeners_[static_cast<size_t>(proc)];
+    if (contract.machine == 0 && proc == contract.proc && machines_ > 1) {
+      contract.masterFd = listener.release();
+    } else {
+      listener.reset();
+    }
+  }
+  return contract;
+}
+
+void SessionJob::releasePorts() { listeners_.clear(); }
+
+std::string SessionJob::leftovers() const {
+  std::ifstream sockets("/proc/net/unix");
+  std::string line, found;
+  while (std::getline(sockets, line)) {
+    if (line.find(jobId_) != std::string::npos) found += line + "\n";
+  }
+  return found;
+}
+
+runtime::SessionOptions quickOptions() {
+  runtime::SessionOptions options;
+  options.startTimeout = std::chrono::seconds(30);
+  options.leaveTimeout = std::chrono::seconds(15);
+  options.bind = false;
+  return options;
+}
+
+std::string describeFailure(const absl::Status& status) {
+  if (status.ok()) return "OK";
+  const std::optional<PeerName> peer = peerOf(status);
+  return absl::StrCat(peer ? describePeer(*peer) : "nobody", " | ", absl::StatusCodeToString(status.code()), ": ",
+                      std::string(status.message()));
+}
+
+}  // namespace farhop::test

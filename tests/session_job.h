@@ -1,0 +1,48 @@
+// A whole job in a test: M machines times P processes, all on this one, as forked children.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/socket.h"
+#include "runtime/launch_contract.h"
+#include "runtime/session.h"
+#include "tests/process_group.h"
+
+namespace farhop::test {
+
+// Takes P consecutive ports and listens on them, as a launcher does, so that jobs of tests that run at the same
+// time do not collide. Make it before the children are forked.
+class SessionJob {
+ public:
+  SessionJob(int machines, int procs, const std::string& name);
+
+  int worldSize() const { return machines_ * procs_; }
+  int machineOf(int rank) const { return rank / procs_; }
+  int procOf(int rank) const { return rank % procs_; }
+  uint16_t port() const { return port_; }
+
+  // In the child of that rank: its contract. Closes the other groups' sockets.
+  runtime::LaunchContract contract(int rank);
+  // Stops listening in this process; contracts then carry the port alone.
+  void releasePorts();
+
+  // What of the job is left on this machine: its abstract sockets in /proc/net/unix.
+  std::string leftovers() const;
+
+ private:
+  const int machines_;
+  const int procs_;
+  const std::string jobId_;
+  uint16_t port_ = 0;
+  std::vector<FileDescriptor> listeners_;
+};
+
+// Short time-outs for tests.
+runtime::SessionOptions quickOptions();
+
+// "machine 1 process 0 (127.0.0.1:4321) | lost machine 1 ...": the peer that a status carries, and its message.
+std::string describeFailure(const absl::Status& status);
+
+}  // namespace farhop::test
