@@ -295,7 +295,32 @@ class Verifier {
         break;
       }
     }
+    checkGlobalSplit(split);
     report(absl::StrCat("split ", split.name, " of ", schema_.nodeTypes[split.nodeType].name), before);
+  }
+
+  // The list over all partitions holds the same seeds, by original id.
+  void checkGlobalSplit(const SplitInfo& split) {
+    const auto global = store_.splitOriginalIds(split.name, split.nodeType);
+    if (!global.ok()) {
+      problem(std::string(global.status().message()));
+      return;
+    }
+    std::vector<uint64_t> ids;
+    for (const auto& shard : shards_) {
+      if (!shard) return;  // reported already; nothing to compare with
+      const auto originalIds = shard->originalIds(split.nodeType);
+      for (uint64_t seed : shard->split(split.name, split.nodeType)) {
+        const uint64_t row = seed - book_.begin(split.nodeType, shard->index());
+        if (row >= originalIds.size()) return;
+        ids.push_back(originalIds[row]);
+      }
+    }
+    std::sort(ids.begin(), ids.end());
+    if (!std::equal(ids.begin(), ids.end(), global->begin(), global->end())) {
+      problem(absl::StrCat(fullPath(globalSplitPath(schema_, split.nodeType, split.name)),
+                           " does not hold the seeds that the partitions hold"));
+    }
   }
 
   const GraphStore& store_;

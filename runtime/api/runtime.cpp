@@ -82,6 +82,7 @@ struct Runtime::Impl {
   std::shared_ptr<runtime::Session> session;
   std::shared_ptr<sampler::SamplerMetrics> metrics;
   std::shared_ptr<std::atomic<bool>> left = std::make_shared<std::atomic<bool>>(false);
+  double startedAtUnixSeconds = 0;
   bool graphOpened = false;
 
   Deadline collectiveDeadline() const { return Deadline::after(options.collectiveTimeout); }
@@ -122,6 +123,7 @@ Runtime Runtime::start(const RuntimeOptions& options) {
   session.bind = options.bindCores;
   auto impl = std::make_shared<Impl>();
   impl->options = options;
+  impl->startedAtUnixSeconds = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   impl->session = valueOrThrow(runtime::Session::start(toContract(options), session));
   impl->metrics = std::make_shared<sampler::SamplerMetrics>(&impl->session->metrics());
   if (options.bindCores) {
@@ -233,6 +235,7 @@ RuntimeStats Runtime::stats() const {
   stats.featureBytes = whole(counted.featureBytes);
   stats.peakResidentBytes = static_cast<int64_t>(peakResidentBytes());
   stats.sharedMemoryBytes = static_cast<int64_t>(mappedSharedMemoryBytes());
+  stats.startedAtUnixSeconds = impl_->startedAtUnixSeconds;
   stats.startSeconds = times.gateSeconds;
   stats.readySeconds = times.readySeconds;
   return stats;
@@ -253,9 +256,14 @@ JobStats Runtime::gatherStats() {
     job.remoteFeatureRows += stats.remoteFeatureRows;
     job.featureBytes += stats.featureBytes;
     job.sharedMemoryBytes += stats.sharedMemoryBytes;
+  }
+  double origin = job.processes.front().startedAtUnixSeconds;
+  for (const RuntimeStats& stats : job.processes) origin = std::min(origin, stats.startedAtUnixSeconds);
+  for (const RuntimeStats& stats : job.processes) {
     JobStats::Group& group = job.groups[static_cast<size_t>(stats.proc)];
-    group.startSeconds = std::max(group.startSeconds, stats.startSeconds);
-    group.readySeconds = std::max(group.readySeconds, stats.readySeconds);
+    const double started = stats.startedAtUnixSeconds - origin;
+    group.startSeconds = std::max(group.startSeconds, started + stats.startSeconds);
+    group.readySeconds = std::max(group.readySeconds, started + stats.readySeconds);
   }
   return job;
 }

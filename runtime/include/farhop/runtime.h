@@ -58,8 +58,9 @@ struct RuntimeStats {
   int64_t featureBytes = 0;          // payload of feature requests sent and replies received
   int64_t peakResidentBytes = 0;
   int64_t sharedMemoryBytes = 0;     // mapped from /dev/shm (or memfd) by this process
-  double startSeconds = 0;           // from the process's start() until it passed the start gate
-  double readySeconds = 0;           // until its group was ready
+  double startedAtUnixSeconds = 0;   // when start() was called
+  double startSeconds = 0;           // from then until it passed the start gate
+  double readySeconds = 0;           // from then until its group was ready
 };
 
 // The same of the whole job.
@@ -71,7 +72,8 @@ struct JobStats {
   int64_t remoteFeatureRows = 0;
   int64_t featureBytes = 0;
   int64_t sharedMemoryBytes = 0;
-  // A worker group has passed the gate, is ready, when the last of its processes has, is.
+  // When the last of a worker group's processes passed the start gate and was ready, counted from the first
+  // start() of the job (by the machines' clocks).
   struct Group {
     double startSeconds = 0;
     double readySeconds = 0;

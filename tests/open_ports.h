@@ -1,0 +1,16 @@
+// The TCP ports that a process listens on, and a stranger who sends rubbish to one.
+#pragma once
+
+#include <cstdint>
+#include <set>
+
+namespace farhop::testing {
+
+// From /proc; empty when the process is gone.
+std::set<uint16_t> listeningPorts(int pid);
+
+// Connects to 127.0.0.1:port a bounded number of times: a port scan (connect and close), random bytes, an HTTP
+// request, a half-sent frame, a large blob. Errors are fine: the other side may refuse or close.
+void pester(uint16_t port);
+
+}  // namespace farhop::testing

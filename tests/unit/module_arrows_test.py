@@ -1,0 +1,54 @@
+"""Fails on an include against the module arrows of ARCHITECTURE.md, or on libtorch outside runtime/ and examples/."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ALLOWED = {
+    "base": {"base"},
+    "rpc": {"rpc", "base"},
+    "partition": {"partition", "base"},
+    "sampler": {"sampler", "base", "rpc", "partition"},
+    "runtime": {"runtime", "base", "rpc", "partition", "sampler", "farhop"},
+    # Of runtime only the launch contract.
+    "launcher": {"launcher", "base", "partition"},
+    "examples": {"farhop"},
+}
+LAUNCHER_MAY_SEE = {"runtime/launch_contract.h"}
+# Which files may include which part of a module at all.
+KERNELS = {"sampler/kernels.h", "sampler/kernels.cpp", "sampler/relabel.h"}
+MODULES = set(ALLOWED) - {"examples"} | {"farhop", "tests", "benchmarks"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
+
+
+def problems():
+    checked = 0
+    for module, allowed in ALLOWED.items():
+        for path in sorted((ROOT / module).rglob("*")):
+            if path.suffix not in {".h", ".cpp"}:
+                continue
+            checked += 1
+            name = path.relative_to(ROOT).as_posix()
+            for included in INCLUDE.findall(path.read_text()):
+                top = included.split("/")[0]
+                if top in {"torch", "ATen", "c10"} and module not in {"runtime", "examples"}:
+                    yield f"{name} includes libtorch ({included})"
+                if top == "torch" and module == "runtime" and not name.startswith(("runtime/api/", "runtime/include/")):
+                    yield f"{name} includes libtorch outside runtime/api ({included})"
+                if "/" not in included or top not in MODULES:
+                    continue
+                if name in KERNELS and top not in {"base", "sampler"}:
+                    yield f"{name} includes {included}: kernels know neither graph nor network"
+                if module == "launcher" and included in LAUNCHER_MAY_SEE:
+                    continue
+                if top not in allowed:
+                    yield f"{name} includes {included}: {module} may not include {top}"
+    if checked < 50:
+        yield f"only {checked} files were checked; is the tree complete?"
+
+
+found = list(problems())
+for problem in found:
+    print(problem)
+print(f"{len(found)} problems")
+sys.exit(1 if found else 0)
