@@ -123,6 +123,14 @@ absl::Status awaitExec(int failureFd, const SpawnRequest& request) {
   return errnoStatus(absl::StrCat("preparing to execute ", request.program), failure.error);
 }
 
+// The kernel's list may miss some while they come and go; callers ask again.
+std::vector<pid_t> children() {
+  std::ifstream file(absl::StrCat("/proc/self/task/", ::getpid(), "/children"));
+  std::vector<pid_t> result;
+  for (pid_t child = 0; file >> child;) result.push_back(child);
+  return result;
+}
+
 }  // namespace
 
 std::string signalName(int signal) {
@@ -204,15 +212,23 @@ void Process::reap(Deadline deadline) {
 
 void becomeSubreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
-int reapOrphans(const std::vector<pid_t>& own, bool kill) {
-  std::ifstream children(absl::StrCat("/proc/self/task/", ::getpid(), "/children"));
-  int left = 0;
-  for (pid_t child = 0; children >> child;) {
-    if (std::find(own.begin(), own.end(), child) != own.end()) continue;
-    if (kill) ::kill(child, SIGKILL);
-    if (::waitpid(child, nullptr, WNOHANG) == 0) ++left;
+void reapOrphans(const std::vector<pid_t>& own) {
+  for (pid_t child : children()) {
+    if (std::find(own.begin(), own.end(), child) == own.end()) ::waitpid(child, nullptr, WNOHANG);
   }
-  return left;
+}
+
+bool killChildren(Deadline deadline) {
+  for (;;) {
+    for (pid_t child : children()) ::kill(child, SIGKILL);
+    // A child's own children come to us when it ends: only ECHILD says that there are no more.
+    pid_t ended = 0;
+    while ((ended = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
+    }
+    if (ended < 0) return true;
+    if (deadline.expired()) return false;
+    ::poll(nullptr, 0, 2);
+  }
 }
 
 std::optional<rlimit> raiseOpenFiles() {

@@ -68,10 +68,12 @@ class Process {
   FileDescriptor pidFd_, out_, err_;
 };
 
-// Processes whose parents ended come to the launcher (becomeSubreaper); these are not among its own.
-// Waits for those that ended, and with `kill` ends the others first. Returns how many are left.
+// Processes of the job whose parents ended become the launcher's children from here on, wherever they hid.
 void becomeSubreaper();
-int reapOrphans(const std::vector<pid_t>& own, bool kill);
+// Takes those that ended out of the process table; all children but `own` are such orphans.
+void reapOrphans(const std::vector<pid_t>& own);
+// Kills children until there are none, their orphans included. False when the deadline came first.
+bool killChildren(Deadline deadline);
 
 // Raises the launcher's own limit of open files to what is allowed, and returns what it was, for the trainers.
 std::optional<rlimit> raiseOpenFiles();

@@ -47,7 +47,7 @@ std::string searchPath(const RunOptions& options) {
 absl::StatusOr<std::string> findTrainer(const RunOptions& options) {
   const std::string& name = options.command.front();
   const auto absolute = [&](const std::string& path) {
-    return path.rfind('/', 0) == 0 ? path : options.workingDirectory + "/" + path;
+    return path.rfind('/', 0) == 0 ? path : absl::StrCat(options.workingDirectory, "/", path);
   };
   const auto notExecutable = [&](const std::string& path) {
     return absl::PermissionDeniedError(
@@ -80,7 +80,7 @@ bool isContractVariable(const std::string& name) {
   static const std::vector<std::string> kNames = [] {
     runtime::LaunchContract contract;
     contract.masterPort = 1;
-    contract.graph = "g";
+    contract.graph.assign(1, '/');  // any value
     contract.masterFd = 0;
     std::vector<std::string> names;
     for (const auto& entry : runtime::launchEnvironment(contract)) names.push_back(entry.first);
@@ -131,7 +131,7 @@ absl::StatusOr<std::string> checkFiles(const RunOptions& options) {
   if (!isDirectory(options.workingDirectory)) {
     return absl::NotFoundError(absl::StrCat("--workdir ", options.workingDirectory, ": no such directory"));
   }
-  if (!options.graph.empty() && !pathExists(options.graph + "/graph.json")) {
+  if (!options.graph.empty() && !pathExists(absl::StrCat(options.graph, "/graph.json"))) {
     return absl::NotFoundError(absl::StrCat("--graph ", options.graph, ": no graph.json there; `farhop partition` "
                                                                        "makes a graph store from a data set"));
   }

@@ -87,7 +87,7 @@ void Supervisor::step(Deadline deadline) {
   nextOrphanCheck_ = Deadline::after(kOrphanInterval);
   std::vector<pid_t> own;
   for (const JobProcess& process : processes_) own.push_back(process.process.pid());
-  reapOrphans(own, false);
+  reapOrphans(own);
 }
 
 void Supervisor::pollOnce(Deadline deadline) {
@@ -207,7 +207,7 @@ void Supervisor::finish() {
   // Leaders that ended may have left others in their groups.
   signalAll(SIGKILL);
   for (JobProcess& process : processes_) process.process.reap(Deadline::after(gaveUp_ ? milliseconds(0) : kKillTime));
-  endOrphans();
+  if (!gaveUp_ && !killChildren(Deadline::after(kKillTime))) say("some processes of the job cannot be killed");
   pumpUntilClosed(Deadline::after(kDrainTime));
   for (JobProcess& process : processes_) {
     process.output.drain();
@@ -219,11 +219,6 @@ void Supervisor::finish() {
 
 void Supervisor::pumpUntilClosed(Deadline deadline) {
   while (anyPipeOpen() && !deadline.expired()) step(deadline);
-}
-
-void Supervisor::endOrphans() {
-  const Deadline deadline = Deadline::after(kDrainTime);
-  while (reapOrphans({}, true) > 0 && !deadline.expired()) ::poll(nullptr, 0, 5);
 }
 
 void Supervisor::reportOthers() {

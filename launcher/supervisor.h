@@ -73,7 +73,6 @@ class Supervisor {
   // After the last process ended: remaining output, remaining processes, the report.
   void finish();
   void pumpUntilClosed(Deadline deadline);
-  void endOrphans();
   void reportOthers();
   void flush();
 

@@ -152,7 +152,10 @@ TEST(FarhopRunEnd, DoesNotWaitForABackgroundChildThatHoldsTheOutput) {
 }
 
 TEST(FarhopRunEnd, EndsDaemonsOfTrainersToo) {
-  FarhopProcess farhop(farhopRun({}, shell("setsid sh -c 'trap \"\" TERM HUP; sleep 60 & wait' & sleep 0.3; exit 4")));
+  // Daemons with children of their own, which reach the launcher only once their parents are dead.
+  FarhopProcess farhop(farhopRun({}, shell("for i in 1 2 3 4 5 6 7 8; do\n"
+                                           "setsid sh -c 'trap \"\" TERM HUP; sh -c \"sleep 60 & wait\" & wait' &\n"
+                                           "done; sleep 0.5; exit 4")));
   EXPECT_EQ(farhop.wait(10), 4);
   EXPECT_TRUE(isGone(farhop.jobId(), 1));
 }
