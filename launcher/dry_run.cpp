@@ -37,7 +37,8 @@ std::string shellQuote(const std::string& text) {
 }
 
 std::string describeRun(const RunOptions& options, const std::string& trainer) {
-  std::string text = absl::StrCat("# would start ", options.processes(), " processes of ", shellQuote(trainer), "\n");
+  std::string text =
+      absl::StrCat("# would start ", options.processes(), " processes of ", shellQuote(trainer), "\n");
   for (int machine = 0; machine < options.machines; ++machine) {
     for (int proc = 0; proc < options.procs; ++proc) {
       absl::StrAppend(&text, "# m", machine, " p", proc, ", in ", shellQuote(options.workingDirectory), "\n");

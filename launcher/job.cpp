@@ -21,7 +21,8 @@ constexpr int kBacklog = 1'024;
 
 absl::StatusOr<std::string> randomBytes(size_t count) {
   std::string bytes(count, '\0');
-  if (::getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count)) return errnoStatus("getrandom", errno);
+  if (::getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count))
+    return errnoStatus("getrandom", errno);
   return bytes;
 }
 
@@ -55,9 +56,12 @@ absl::StatusOr<std::string> makeJobId() {
   return absl::StrCat(text, "-", suffix);
 }
 
-absl::StatusOr<std::string> makeToken() { return randomHex(16); }
+absl::StatusOr<std::string> makeToken() {
+  return randomHex(16);
+}
 
-absl::StatusOr<PortReservation> reservePorts(const std::string& host, int count, std::optional<uint16_t> base) {
+absl::StatusOr<PortReservation> reservePorts(const std::string& host, int count,
+                                             std::optional<uint16_t> base) {
   if (base) {
     auto result = bindConsecutive(host, count, *base);
     return result.ok() ? std::move(result) : annotate(result.status(), "--master-port");
@@ -67,7 +71,8 @@ absl::StatusOr<PortReservation> reservePorts(const std::string& host, int count,
     FARHOP_ASSIGN_OR_RETURN(const std::string bytes, randomBytes(sizeof(uint32_t)));
     uint32_t random = 0;
     std::memcpy(&random, bytes.data(), sizeof(random));
-    const int candidate = kFirstPort + static_cast<int>(random % static_cast<uint32_t>(kEndPort - kFirstPort - count));
+    const int candidate =
+        kFirstPort + static_cast<int>(random % static_cast<uint32_t>(kEndPort - kFirstPort - count));
     auto result = bindConsecutive(host, count + 1, candidate);
     if (result.ok()) {
       result->listeners.pop_back();  // torch's, which binds it itself
@@ -89,11 +94,13 @@ absl::StatusOr<LogDirectory> LogDirectory::create(const std::string& requested, 
   }
   std::error_code error;
   const std::filesystem::path base = std::filesystem::temp_directory_path(error);
-  if (error) return absl::UnavailableError(absl::StrCat("no temporary directory: ", error.message(), "; set TMPDIR"));
+  if (error)
+    return absl::UnavailableError(absl::StrCat("no temporary directory: ", error.message(), "; set TMPDIR"));
   result.path_ = (base / ("farhop-" + jobId)).string();
   result.temporary_ = true;
   if (::mkdir(result.path_.c_str(), 0700) != 0) {
-    return errnoStatus(absl::StrCat("creating the log directory ", result.path_, " (--log-dir chooses another)"), errno);
+    return errnoStatus(
+        absl::StrCat("creating the log directory ", result.path_, " (--log-dir chooses another)"), errno);
   }
   return result;
 }

@@ -21,15 +21,17 @@ struct PortReservation {
   uint16_t base = 0;
   std::vector<FileDescriptor> listeners;  // [p] listens on base + p
 };
-// With `base` that base: AlreadyExists, naming the port, when one is in use. Without, a random base between 20,000
-// and 32,767 (below the ports that Linux gives to outgoing connections), with the port after the last one, torch's
-// MASTER_PORT, free too at that moment.
-absl::StatusOr<PortReservation> reservePorts(const std::string& host, int count, std::optional<uint16_t> base);
+// With `base` that base: AlreadyExists, naming the port, when one is in use. Without, a random base between
+// 20,000 and 32,767 (below the ports that Linux gives to outgoing connections), with the port after the last
+// one, torch's MASTER_PORT, free too at that moment.
+absl::StatusOr<PortReservation> reservePorts(const std::string& host, int count,
+                                             std::optional<uint16_t> base);
 
 // Where the processes' output is kept.
 class LogDirectory {
  public:
-  // `requested` (created where missing) or, when empty, a new directory of the job under the system's temporary one.
+  // `requested` (created where missing) or, when empty, a new directory of the job under the system's
+  // temporary one.
   static absl::StatusOr<LogDirectory> create(const std::string& requested, const std::string& jobId);
 
   const std::string& path() const { return path_; }

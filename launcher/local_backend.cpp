@@ -32,9 +32,9 @@ absl::StatusOr<LocalJob> prepare(const RunOptions& options) {
 
 absl::StatusOr<JobProcess> startOne(const RunOptions& options, const std::string& trainer, LocalJob& job,
                                     const Terminals& terminals, int machine, int proc) {
-  FARHOP_ASSIGN_OR_RETURN(OutputPump output,
-                          OutputPump::open(absl::StrCat("m", machine, " p", proc), machine * options.procs + proc,
-                                           job.logs.fileFor(machine, proc), terminals));
+  FARHOP_ASSIGN_OR_RETURN(OutputPump output, OutputPump::open(absl::StrCat("m", machine, " p", proc),
+                                                              machine * options.procs + proc,
+                                                              job.logs.fileFor(machine, proc), terminals));
   runtime::LaunchContract contract = contractOf(options, machine, proc);
   contract.jobId = job.id;
   contract.token = job.token;
@@ -55,8 +55,8 @@ absl::StatusOr<JobProcess> startOne(const RunOptions& options, const std::string
   return JobProcess{machine, proc, std::move(process), std::move(output), std::nullopt};
 }
 
-absl::StatusOr<std::vector<JobProcess>> startAll(const RunOptions& options, const std::string& trainer, LocalJob& job,
-                                                 const Terminals& terminals) {
+absl::StatusOr<std::vector<JobProcess>> startAll(const RunOptions& options, const std::string& trainer,
+                                                 LocalJob& job, const Terminals& terminals) {
   std::vector<JobProcess> processes;
   for (int machine = 0; machine < options.machines; ++machine) {
     for (int proc = 0; proc < options.procs; ++proc) {
@@ -76,7 +76,8 @@ std::string count(int number, absl::string_view one, absl::string_view many) {
 
 }  // namespace
 
-std::vector<std::string> trainerEnvironment(const RunOptions& options, const runtime::LaunchContract& contract) {
+std::vector<std::string> trainerEnvironment(const RunOptions& options,
+                                            const runtime::LaunchContract& contract) {
   std::map<std::string, std::string> variables;
   for (char** entry = ::environ; *entry != nullptr; ++entry) {
     const absl::string_view text = *entry;
@@ -112,8 +113,9 @@ absl::StatusOr<int> runLocally(const RunOptions& options, const std::string& tra
   FARHOP_ASSIGN_OR_RETURN(LocalJob job, prepare(options));
   becomeSubreaper();
   Terminals terminals;
-  terminals.err->append(absl::StrCat("farhop: job ", job.id, ", ", count(options.machines, "machine", "machines"),
-                                     " x ", count(options.procs, "process", "processes"), ", master ", kLocalAddress,
+  terminals.err->append(absl::StrCat("farhop: job ", job.id, ", ",
+                                     count(options.machines, "machine", "machines"), " x ",
+                                     count(options.procs, "process", "processes"), ", master ", kLocalAddress,
                                      ":", job.ports.base, ", logs in ", job.logs.path(), "\n"));
   terminals.err->writeSome();
   auto processes = startAll(options, trainer, job, terminals);

@@ -68,7 +68,9 @@ int runFarhop(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     std::fprintf(stderr, "farhop: %s\n", error.what());
     if (command == "run" && withoutTrainer) {
-      std::fprintf(stderr, "The trainer and its arguments follow `--`: farhop run [OPTIONS] -- TRAINER [ARGUMENTS...]\n");
+      std::fprintf(
+          stderr,
+          "The trainer and its arguments follow `--`: farhop run [OPTIONS] -- TRAINER [ARGUMENTS...]\n");
     }
     const std::vector<CLI::App*> parsed = app.get_subcommands();
     const bool known = !parsed.empty() && parsed.front()->get_name() == command;

@@ -20,8 +20,8 @@ std::string makePrefix(const std::string& label, int colorIndex, bool colored) {
 
 }  // namespace
 
-absl::StatusOr<OutputPump> OutputPump::open(const std::string& label, int colorIndex, const std::string& logPath,
-                                            const Terminals& terminals) {
+absl::StatusOr<OutputPump> OutputPump::open(const std::string& label, int colorIndex,
+                                            const std::string& logPath, const Terminals& terminals) {
   OutputPump pump;
   pump.label_ = label;
   pump.logPath_ = logPath;
@@ -62,7 +62,8 @@ void OutputPump::drain() {
 
 void OutputPump::finish() {
   for (Stream stream : {kOut, kErr}) {
-    streams_[stream].cutter.finish([&](absl::string_view piece, bool endsLine) { emit(stream, piece, endsLine); });
+    streams_[stream].cutter.finish(
+        [&](absl::string_view piece, bool endsLine) { emit(stream, piece, endsLine); });
     streams_[stream].pipe.reset();
   }
   writeLog();
@@ -90,7 +91,8 @@ size_t OutputPump::readOnce(Stream stream) {
 
 void OutputPump::emit(Stream stream, absl::string_view piece, bool endsLine) {
   Input& input = streams_[stream];
-  // A newline that follows a full piece directly is that piece's own; an empty line of its own would be untrue.
+  // A newline that follows a full piece directly is that piece's own; an empty line of its own would be
+  // untrue.
   const bool onlyNewline = input.inLine && endsLine && piece.empty();
   if (!onlyNewline) {
     input.terminal->append(input.prefix);
@@ -98,7 +100,8 @@ void OutputPump::emit(Stream stream, absl::string_view piece, bool endsLine) {
     input.terminal->append("\n");
     remember(piece);
   }
-  // The log has the bytes as they came, except that the other stream's line never goes into the middle of one.
+  // The log has the bytes as they came, except that the other stream's line never goes into the middle of
+  // one.
   if (logMiddleOf_ >= 0 && logMiddleOf_ != stream) logBuffer_.push_back('\n');
   logBuffer_.append(piece.data(), piece.size());
   if (endsLine && !(onlyNewline && logMiddleOf_ != stream)) logBuffer_.push_back('\n');

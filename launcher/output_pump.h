@@ -12,8 +12,8 @@
 
 namespace farhop::launcher {
 
-// Cuts a byte stream into lines. Longer lines come in pieces of kMaxPieceBytes, so that a trainer that never ends
-// a line costs bounded memory. Bytes are passed on as they are; they need not be UTF-8.
+// Cuts a byte stream into lines. Longer lines come in pieces of kMaxPieceBytes, so that a trainer that never
+// ends a line costs bounded memory. Bytes are passed on as they are; they need not be UTF-8.
 class LineCutter {
  public:
   static constexpr size_t kMaxPieceBytes = size_t{64} << 10;
@@ -58,7 +58,8 @@ class OutputPump {
   static constexpr size_t kTailLineBytes = 1'000;
   enum Stream { kOut = 0, kErr = 1 };
 
-  // `label` is "m1 p0"; `colorIndex` chooses the prefix's color where a terminal is `colored()`. Truncates the log.
+  // `label` is "m1 p0"; `colorIndex` chooses the prefix's color where a terminal is `colored()`. Truncates
+  // the log.
   static absl::StatusOr<OutputPump> open(const std::string& label, int colorIndex, const std::string& logPath,
                                          const Terminals& terminals);
 
@@ -72,8 +73,8 @@ class OutputPump {
 
   // Reads once, at most 64 KiB, and passes it on.
   void pump(Stream stream);
-  // Reads what is in the pipes now, however full the terminal is: what a trainer that ended left behind, which is at
-  // most the pipes' capacity.
+  // Reads what is in the pipes now, however full the terminal is: what a trainer that ended left behind,
+  // which is at most the pipes' capacity.
   void drain();
   // Passes on unfinished last lines and closes pipes and log.
   void finish();
@@ -99,9 +100,9 @@ class OutputPump {
   std::string label_;
   std::string logPath_;
   FileDescriptor log_;
-  std::string logBuffer_;          // of one read
+  std::string logBuffer_;  // of one read
   bool logFailed_ = false;
-  int logMiddleOf_ = -1;           // the stream whose unfinished line ends the log
+  int logMiddleOf_ = -1;  // the stream whose unfinished line ends the log
   Input streams_[2];
   std::deque<std::string> tail_;
 };

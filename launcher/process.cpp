@@ -38,7 +38,9 @@ std::vector<char*> pointersTo(const std::vector<std::string>& texts) {
 }
 
 // The C library's own declaration lacks C linkage in glibc 2.36. Always close-on-exec.
-int openPidFd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+int openPidFd(pid_t pid) {
+  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+}
 
 // What went wrong between fork and exec, sent through a pipe that a successful exec closes.
 struct ChildFailure {
@@ -97,7 +99,8 @@ absl::Status awaitExec(int failureFd, const SpawnRequest& request) {
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) {
       return absl::DeadlineExceededError(absl::StrCat("executing ", request.program, " took more than ",
-                                                      kExecTimeout.count(), " s; is its file system reachable?"));
+                                                      kExecTimeout.count(),
+                                                      " s; is its file system reachable?"));
     }
     const ssize_t n = ::read(failureFd, &failure, sizeof(failure));
     if (n < 0 && errno == EINTR) continue;
@@ -109,18 +112,29 @@ absl::Status awaitExec(int failureFd, const SpawnRequest& request) {
       return errnoStatus(absl::StrCat("changing to ", request.workingDirectory), failure.error);
     case ChildFailure::kExecute:
       if (failure.error == ENOEXEC) {
-        return absl::InvalidArgumentError(absl::StrCat("executing ", request.program,
-                                                       ": not a program of this machine; a script needs a first "
-                                                       "line such as #!/bin/sh"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("executing ", request.program,
+                         ": not a program of this machine; a script needs a first "
+                         "line such as #!/bin/sh"));
       }
       if (failure.error == ENOENT) {
-        return absl::NotFoundError(absl::StrCat("executing ", request.program,
-                                                ": its interpreter (the #! line) or dynamic loader does not exist"));
+        return absl::NotFoundError(
+            absl::StrCat("executing ", request.program,
+                         ": its interpreter (the #! line) or dynamic loader does not exist"));
       }
       return errnoStatus(absl::StrCat("executing ", request.program), failure.error);
-    case ChildFailure::kOther: break;
+    case ChildFailure::kOther:
+      break;
   }
   return errnoStatus(absl::StrCat("preparing to execute ", request.program), failure.error);
+}
+
+// The kernel's list may miss some while they come and go; callers ask again.
+std::vector<pid_t> children() {
+  std::ifstream file(absl::StrCat("/proc/self/task/", ::getpid(), "/children"));
+  std::vector<pid_t> result;
+  for (pid_t child = 0; file >> child;) result.push_back(child);
+  return result;
 }
 
 }  // namespace
@@ -131,7 +145,8 @@ std::string signalName(int signal) {
 }
 
 std::string ProcessEnd::text() const {
-  return signaled ? absl::StrCat("signal ", code, " (", signalName(code), ")") : absl::StrCat("exit code ", code);
+  return signaled ? absl::StrCat("signal ", code, " (", signalName(code), ")")
+                  : absl::StrCat("exit code ", code);
 }
 
 absl::StatusOr<Process> Process::spawn(const SpawnRequest& request) {
@@ -202,17 +217,27 @@ void Process::reap(Deadline deadline) {
   pid_ = -1;
 }
 
-void becomeSubreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+void becomeSubreaper() {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
 
-int reapOrphans(const std::vector<pid_t>& own, bool kill) {
-  std::ifstream children(absl::StrCat("/proc/self/task/", ::getpid(), "/children"));
-  int left = 0;
-  for (pid_t child = 0; children >> child;) {
-    if (std::find(own.begin(), own.end(), child) != own.end()) continue;
-    if (kill) ::kill(child, SIGKILL);
-    if (::waitpid(child, nullptr, WNOHANG) == 0) ++left;
+void reapOrphans(const std::vector<pid_t>& own) {
+  for (pid_t child : children()) {
+    if (std::find(own.begin(), own.end(), child) == own.end()) ::waitpid(child, nullptr, WNOHANG);
   }
-  return left;
+}
+
+bool killChildren(Deadline deadline) {
+  for (;;) {
+    for (pid_t child : children()) ::kill(child, SIGKILL);
+    // A child's own children come to us when it ends: only ECHILD says that there are no more.
+    pid_t ended = 0;
+    while ((ended = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
+    }
+    if (ended < 0) return true;
+    if (deadline.expired()) return false;
+    ::poll(nullptr, 0, 2);
+  }
 }
 
 std::optional<rlimit> raiseOpenFiles() {

@@ -19,8 +19,8 @@ struct SpawnRequest {
   std::vector<std::string> arguments;    // argv, the program's name first
   std::vector<std::string> environment;  // NAME=value
   std::string workingDirectory;
-  int inheritedFd = -1;                  // kept open in the child under the same number
-  std::optional<rlimit> openFiles;       // RLIMIT_NOFILE of the child, when not the launcher's
+  int inheritedFd = -1;             // kept open in the child under the same number
+  std::optional<rlimit> openFiles;  // RLIMIT_NOFILE of the child, when not the launcher's
 };
 
 // How a process ended.
@@ -30,14 +30,15 @@ struct ProcessEnd {
 
   bool failed() const { return signaled || code != 0; }
   int exitCode() const { return signaled ? 128 + code : code; }  // as a shell would report it
-  std::string text() const;  // "exit code 3", "signal 9 (SIGKILL)"
+  std::string text() const;                                      // "exit code 3", "signal 9 (SIGKILL)"
 };
 
-// A child in a process group of its own, with standard input from /dev/null and output into two pipes. The kernel
-// kills it with SIGKILL when the launcher's thread that started it ends, whatever ends it; that reaches the
-// trainer, not processes that the trainer started, and not set-user-id programs.
+// A child in a process group of its own, with standard input from /dev/null and output into two pipes. The
+// kernel kills it with SIGKILL when the launcher's thread that started it ends, whatever ends it; that
+// reaches the trainer, not processes that the trainer started, and not set-user-id programs.
 //
-// The child stays a zombie until reap(): so its group's number cannot become a stranger's while we may signal it.
+// The child stays a zombie until reap(): so its group's number cannot become a stranger's while we may signal
+// it.
 class Process {
  public:
   // Fails, with the reason and the program's name, also when the child could not execute the program. Must be
@@ -68,12 +69,15 @@ class Process {
   FileDescriptor pidFd_, out_, err_;
 };
 
-// Processes whose parents ended come to the launcher (becomeSubreaper); these are not among its own.
-// Waits for those that ended, and with `kill` ends the others first. Returns how many are left.
+// Processes of the job whose parents ended become the launcher's children from here on, wherever they hid.
 void becomeSubreaper();
-int reapOrphans(const std::vector<pid_t>& own, bool kill);
+// Takes those that ended out of the process table; all children but `own` are such orphans.
+void reapOrphans(const std::vector<pid_t>& own);
+// Kills children until there are none, their orphans included. False when the deadline came first.
+bool killChildren(Deadline deadline);
 
-// Raises the launcher's own limit of open files to what is allowed, and returns what it was, for the trainers.
+// Raises the launcher's own limit of open files to what is allowed, and returns what it was, for the
+// trainers.
 std::optional<rlimit> raiseOpenFiles();
 
 std::string signalName(int signal);  // "SIGKILL"

@@ -32,18 +32,21 @@ struct Typed {
 std::function<std::string(const std::string&)> wholeNumber(int low, int high) {
   return [low, high](const std::string& text) -> std::string {
     const bool digits = !text.empty() && text.size() <= 9 &&
-                        text.find_first_not_of("0123456789") == std::string::npos && (text.size() == 1 || text[0] != '0');
+                        text.find_first_not_of("0123456789") == std::string::npos &&
+                        (text.size() == 1 || text[0] != '0');
     if (digits && std::stoi(text) >= low && std::stoi(text) <= high) return "";
     return absl::StrCat("'", text, "' is not a whole number from ", low, " to ", high);
   };
 }
 
 void addOptions(CLI::App& run, Typed& typed) {
-  run.add_option("--machines,--nnodes", typed.options.machines, "Machines of the job; this one plays them all")
+  run.add_option("--machines,--nnodes", typed.options.machines,
+                 "Machines of the job; this one plays them all")
       ->check(wholeNumber(1, kMaxLocalProcesses))
       ->type_name("M")
       ->capture_default_str();
-  run.add_option("--procs,--nproc-per-node,--nproc_per_node", typed.options.procs, "Trainer processes per machine")
+  run.add_option("--procs,--nproc-per-node,--nproc_per_node", typed.options.procs,
+                 "Trainer processes per machine")
       ->check(wholeNumber(1, kMaxLocalProcesses))
       ->type_name("P")
       ->capture_default_str();
@@ -59,12 +62,15 @@ void addOptions(CLI::App& run, Typed& typed) {
                  "First of P consecutive ports on which the groups meet; without it free ones are chosen")
       ->check(wholeNumber(1, 65'535))
       ->type_name("PORT");
-  run.add_option("--log-dir,--log_dir", typed.logDirectory,
-                 "Keep each process's output here; without it in a temporary directory, kept when the job fails")
+  run.add_option(
+         "--log-dir,--log_dir", typed.logDirectory,
+         "Keep each process's output here; without it in a temporary directory, kept when the job fails")
       ->type_name("DIR");
-  run.add_option("--env", typed.environment, "Variable for the trainers; may be repeated")->type_name("NAME=VALUE");
+  run.add_option("--env", typed.environment, "Variable for the trainers; may be repeated")
+      ->type_name("NAME=VALUE");
   run.add_option("--timeout", typed.timeout, "End the job after this many seconds")->type_name("SECONDS");
-  run.add_option("--workdir", typed.workingDirectory, "Directory in which the trainers start")->type_name("DIR");
+  run.add_option("--workdir", typed.workingDirectory, "Directory in which the trainers start")
+      ->type_name("DIR");
   run.add_option("--grace", typed.grace, "Seconds between asking the trainers to end and killing them")
       ->type_name("SECONDS")
       ->capture_default_str();
@@ -83,7 +89,8 @@ absl::StatusOr<std::string> absolutePath(const std::string& path) {
 absl::StatusOr<RunOptions> check(const Typed& typed, const std::optional<std::vector<std::string>>& command) {
   if (!command || command->empty()) {
     return absl::InvalidArgumentError(
-        "no trainer is given: it follows `--`, as in farhop run --machines 2 --procs 2 -- ./trainer ARGUMENTS");
+        "no trainer is given: it follows `--`, as in farhop run --machines 2 --procs 2 -- ./trainer "
+        "ARGUMENTS");
   }
   RunOptions options = typed.options;
   options.command = *command;
@@ -140,8 +147,9 @@ int execute(const Typed& typed, const std::optional<std::vector<std::string>>& c
 
 void addRunCommand(CLI::App& app, std::optional<std::vector<std::string>> command, int* exitCode) {
   auto typed = std::make_shared<Typed>();
-  CLI::App* run = app.add_subcommand("run", "Start the trainers of a job and watch over them:\n"
-                                           "farhop run [OPTIONS] -- TRAINER [ARGUMENTS...]");
+  CLI::App* run = app.add_subcommand("run",
+                                     "Start the trainers of a job and watch over them:\n"
+                                     "farhop run [OPTIONS] -- TRAINER [ARGUMENTS...]");
   run->footer(kFooter);
   addOptions(*run, *typed);
   run->callback([typed, command = std::move(command), exitCode] { *exitCode = execute(*typed, command); });

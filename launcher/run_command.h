@@ -14,8 +14,9 @@ inline constexpr int kUsageExitCode = 2;
 inline constexpr int kNotExecutableExitCode = 126;  // as shells have it
 inline constexpr int kNotFoundExitCode = 127;
 
-// Adds the subcommand. `command` is what followed the first `--` of the command line, nullopt without one; CLI11
-// never sees it, so that it reaches the trainer byte for byte. `exitCode` is set when the subcommand ran.
+// Adds the subcommand. `command` is what followed the first `--` of the command line, nullopt without one;
+// CLI11 never sees it, so that it reaches the trainer byte for byte. `exitCode` is set when the subcommand
+// ran.
 void addRunCommand(CLI::App& app, std::optional<std::vector<std::string>> command, int* exitCode);
 
 }  // namespace farhop::launcher

@@ -24,13 +24,13 @@ bool isVariableName(const std::string& name) {
 }
 
 bool isDirectory(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 enum class Kind { kMissing, kNotExecutable, kProgram };
 Kind kindOf(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return Kind::kMissing;
   return S_ISREG(info.st_mode) && ::access(path.c_str(), X_OK) == 0 ? Kind::kProgram : Kind::kNotExecutable;
 }
@@ -47,20 +47,24 @@ std::string searchPath(const RunOptions& options) {
 absl::StatusOr<std::string> findTrainer(const RunOptions& options) {
   const std::string& name = options.command.front();
   const auto absolute = [&](const std::string& path) {
-    return path.rfind('/', 0) == 0 ? path : options.workingDirectory + "/" + path;
+    return path.rfind('/', 0) == 0 ? path : absl::StrCat(options.workingDirectory, "/", path);
   };
   const auto notExecutable = [&](const std::string& path) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("trainer '", name, "': ", path, " is not an executable file; check its type and chmod +x it"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        "trainer '", name, "': ", path, " is not an executable file; check its type and chmod +x it"));
   };
   if (name.empty()) return absl::NotFoundError("the trainer's name after -- is empty");
   if (name.find('/') != std::string::npos) {
     switch (kindOf(absolute(name))) {
-      case Kind::kProgram: return absolute(name);
-      case Kind::kNotExecutable: return notExecutable(absolute(name));
-      case Kind::kMissing: break;
+      case Kind::kProgram:
+        return absolute(name);
+      case Kind::kNotExecutable:
+        return notExecutable(absolute(name));
+      case Kind::kMissing:
+        break;
     }
-    return absl::NotFoundError(absl::StrCat("trainer '", name, "' does not exist (looked for ", absolute(name), ")"));
+    return absl::NotFoundError(
+        absl::StrCat("trainer '", name, "' does not exist (looked for ", absolute(name), ")"));
   }
   std::string refused;
   for (absl::string_view directory : absl::StrSplit(searchPath(options), ':')) {
@@ -80,7 +84,7 @@ bool isContractVariable(const std::string& name) {
   static const std::vector<std::string> kNames = [] {
     runtime::LaunchContract contract;
     contract.masterPort = 1;
-    contract.graph = "g";
+    contract.graph.assign(1, '/');  // any value
     contract.masterFd = 0;
     std::vector<std::string> names;
     for (const auto& entry : runtime::launchEnvironment(contract)) names.push_back(entry.first);
@@ -93,7 +97,8 @@ absl::StatusOr<std::pair<std::string, std::string>> parseEnvironmentEntry(const 
   const size_t equals = text.find('=');
   const std::string name = text.substr(0, equals);
   if (equals == std::string::npos || !isVariableName(name)) {
-    return absl::InvalidArgumentError(absl::StrCat("--env '", text.substr(0, 100), "': it must be NAME=VALUE"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--env '", text.substr(0, 100), "': it must be NAME=VALUE"));
   }
   if (isContractVariable(name)) {
     return absl::InvalidArgumentError(absl::StrCat("--env ", name, ": farhop run sets this one itself"));
@@ -107,8 +112,8 @@ absl::StatusOr<std::chrono::milliseconds> parseSeconds(const std::string& text, 
       absl::SimpleAtod(text, &seconds) && seconds <= kMaxSeconds && std::llround(seconds * 1000) >= lowMs) {
     return std::chrono::milliseconds(std::llround(seconds * 1000));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text.substr(0, 100), "': it must be a number of seconds", lowMs > 0 ? " above 0" : ""));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text.substr(0, 100), "': it must be a number of seconds", lowMs > 0 ? " above 0" : ""));
 }
 
 absl::Status checkCounts(const RunOptions& options) {
@@ -119,10 +124,11 @@ absl::Status checkCounts(const RunOptions& options) {
   }
   // The port after the groups' is torch's MASTER_PORT.
   if (options.masterPort && *options.masterPort + options.procs > 65'535) {
-    return absl::InvalidArgumentError(absl::StrCat("--master-port ", *options.masterPort, ": with ", options.procs,
-                                                   " processes a machine the ports would go beyond 65535; choose one "
-                                                   "of at most ",
-                                                   65'535 - options.procs));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--master-port ", *options.masterPort, ": with ", options.procs,
+                     " processes a machine the ports would go beyond 65535; choose one "
+                     "of at most ",
+                     65'535 - options.procs));
   }
   return absl::OkStatus();
 }
@@ -131,9 +137,10 @@ absl::StatusOr<std::string> checkFiles(const RunOptions& options) {
   if (!isDirectory(options.workingDirectory)) {
     return absl::NotFoundError(absl::StrCat("--workdir ", options.workingDirectory, ": no such directory"));
   }
-  if (!options.graph.empty() && !pathExists(options.graph + "/graph.json")) {
-    return absl::NotFoundError(absl::StrCat("--graph ", options.graph, ": no graph.json there; `farhop partition` "
-                                                                       "makes a graph store from a data set"));
+  if (!options.graph.empty() && !pathExists(absl::StrCat(options.graph, "/graph.json"))) {
+    return absl::NotFoundError(absl::StrCat("--graph ", options.graph,
+                                            ": no graph.json there; `farhop partition` "
+                                            "makes a graph store from a data set"));
   }
   return findTrainer(options);
 }

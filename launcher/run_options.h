@@ -20,10 +20,10 @@ struct RunOptions {
   int machines = 1;
   int procs = 1;
   runtime::StartMode start;
-  std::string graph;                    // absolute, or empty
-  std::optional<uint16_t> masterPort;   // none: free ports are chosen
-  std::string logDirectory;             // absolute, or empty: a run directory of its own
-  std::string workingDirectory;         // absolute; where the trainers start
+  std::string graph;                   // absolute, or empty
+  std::optional<uint16_t> masterPort;  // none: free ports are chosen
+  std::string logDirectory;            // absolute, or empty: a run directory of its own
+  std::string workingDirectory;        // absolute; where the trainers start
   std::vector<std::pair<std::string, std::string>> environment;  // added to the trainers', in this order
   std::optional<std::chrono::milliseconds> timeout;
   std::chrono::milliseconds grace{5'000};  // between asking to end and SIGKILL
@@ -42,8 +42,9 @@ absl::StatusOr<std::chrono::milliseconds> parseSeconds(const std::string& text, 
 // What needs no file system: counts, ports.
 absl::Status checkCounts(const RunOptions& options);
 
-// The working directory, the graph's graph.json, and the trainer, found as execvp would find it after changing to
-// the working directory. Returns the trainer's path. NotFound, or PermissionDenied when it is not executable.
+// The working directory, the graph's graph.json, and the trainer, found as execvp would find it after
+// changing to the working directory. Returns the trainer's path. NotFound, or PermissionDenied when it is not
+// executable.
 absl::StatusOr<std::string> checkFiles(const RunOptions& options);
 
 // Whether the launcher sets this variable for every trainer (and removes an inherited one).

@@ -15,15 +15,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kTimeoutExitCode = 124;        // as timeout(1) does
+constexpr int kTimeoutExitCode = 124;  // as timeout(1) does
 constexpr milliseconds kForever{1'000L * 3'600 * 24 * 366};
 constexpr milliseconds kOrphanInterval{1'000};
-constexpr milliseconds kSettleTime{250};     // for helpers such as tee to pass on their last output
+constexpr milliseconds kSettleTime{250};  // for helpers such as tee to pass on their last output
 constexpr milliseconds kDrainTime{1'000};
-constexpr milliseconds kKillTime{5'000};     // SIGKILL takes effect at once unless the kernel itself is stuck
+constexpr milliseconds kKillTime{5'000};  // SIGKILL takes effect at once unless the kernel itself is stuck
 constexpr milliseconds kFlushIdleTime{5'000};
 
-std::string seconds(milliseconds duration) { return absl::StrFormat("%g s", static_cast<double>(duration.count()) / 1e3); }
+std::string seconds(milliseconds duration) {
+  return absl::StrFormat("%g s", static_cast<double>(duration.count()) / 1e3);
+}
 
 }  // namespace
 
@@ -31,7 +33,7 @@ absl::StatusOr<FileDescriptor> openSignals() {
   sigset_t set;
   ::sigemptyset(&set);
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction action{};
+    struct sigaction action {};
     // A blocked signal is delivered to a signalfd even when it is ignored.
     if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) continue;
     ::sigaddset(&set, signal);
@@ -42,8 +44,8 @@ absl::StatusOr<FileDescriptor> openSignals() {
   return fd;
 }
 
-Supervisor::Supervisor(std::vector<JobProcess>& processes, const SupervisorOptions& options, Terminals& terminals,
-                       FileDescriptor& signals)
+Supervisor::Supervisor(std::vector<JobProcess>& processes, const SupervisorOptions& options,
+                       Terminals& terminals, FileDescriptor& signals)
     : processes_(processes), options_(options), terminals_(terminals), signals_(signals) {
   enter(Phase::kRunning, options.timeout.value_or(kForever));
 }
@@ -58,14 +60,18 @@ int Supervisor::run() {
 }
 
 bool Supervisor::allEnded() const {
-  return std::all_of(processes_.begin(), processes_.end(), [](const JobProcess& p) { return p.end.has_value(); });
+  return std::all_of(processes_.begin(), processes_.end(),
+                     [](const JobProcess& p) { return p.end.has_value(); });
 }
 
 bool Supervisor::anyPipeOpen() const {
-  return std::any_of(processes_.begin(), processes_.end(), [](const JobProcess& p) { return p.output.anyOpen(); });
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [](const JobProcess& p) { return p.output.anyOpen(); });
 }
 
-void Supervisor::say(const std::string& line) { terminals_.err->append(absl::StrCat("farhop: ", line, "\n")); }
+void Supervisor::say(const std::string& line) {
+  terminals_.err->append(absl::StrCat("farhop: ", line, "\n"));
+}
 
 void Supervisor::signalAll(int signal) {
   for (const JobProcess& process : processes_) process.process.signalGroup(signal);
@@ -87,7 +93,7 @@ void Supervisor::step(Deadline deadline) {
   nextOrphanCheck_ = Deadline::after(kOrphanInterval);
   std::vector<pid_t> own;
   for (const JobProcess& process : processes_) own.push_back(process.process.pid());
-  reapOrphans(own, false);
+  reapOrphans(own);
 }
 
 void Supervisor::pollOnce(Deadline deadline) {
@@ -117,7 +123,8 @@ void Supervisor::pollOnce(Deadline deadline) {
 
 void Supervisor::takeSignals() {
   signalfd_siginfo info{};
-  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) onSignal(static_cast<int>(info.ssi_signo));
+  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info))
+    onSignal(static_cast<int>(info.ssi_signo));
 }
 
 void Supervisor::takeEnds() {
@@ -195,7 +202,8 @@ void Supervisor::onDeadline() {
       return;
     case Phase::kKilling:
       for (const JobProcess& process : processes_) {
-        if (!process.end) say(absl::StrCat(process.name(), " (pid ", process.process.pid(), ") cannot be killed"));
+        if (!process.end)
+          say(absl::StrCat(process.name(), " (pid ", process.process.pid(), ") cannot be killed"));
       }
       gaveUp_ = true;
       return;
@@ -206,8 +214,10 @@ void Supervisor::finish() {
   pumpUntilClosed(Deadline::after(kSettleTime));
   // Leaders that ended may have left others in their groups.
   signalAll(SIGKILL);
-  for (JobProcess& process : processes_) process.process.reap(Deadline::after(gaveUp_ ? milliseconds(0) : kKillTime));
-  endOrphans();
+  for (JobProcess& process : processes_)
+    process.process.reap(Deadline::after(gaveUp_ ? milliseconds(0) : kKillTime));
+  if (!gaveUp_ && !killChildren(Deadline::after(kKillTime)))
+    say("some processes of the job cannot be killed");
   pumpUntilClosed(Deadline::after(kDrainTime));
   for (JobProcess& process : processes_) {
     process.output.drain();
@@ -221,15 +231,10 @@ void Supervisor::pumpUntilClosed(Deadline deadline) {
   while (anyPipeOpen() && !deadline.expired()) step(deadline);
 }
 
-void Supervisor::endOrphans() {
-  const Deadline deadline = Deadline::after(kDrainTime);
-  while (reapOrphans({}, true) > 0 && !deadline.expired()) ::poll(nullptr, 0, 5);
-}
-
 void Supervisor::reportOthers() {
   for (const JobProcess* process : laterFailures_) {
-    say(absl::StrCat(process->name(), " ended after that: ", process->end->text(), ", log: ",
-                     process->output.logPath()));
+    say(absl::StrCat(process->name(), " ended after that: ", process->end->text(),
+                     ", log: ", process->output.logPath()));
   }
 }
 
@@ -237,7 +242,8 @@ void Supervisor::flush() {
   flushing_ = true;
   Deadline idle = Deadline::after(kFlushIdleTime);
   const auto pendingBytes = [&] {
-    return terminals_.out->pendingBytes() + (terminals_.err != terminals_.out ? terminals_.err->pendingBytes() : 0);
+    return terminals_.out->pendingBytes() +
+           (terminals_.err != terminals_.out ? terminals_.err->pendingBytes() : 0);
   };
   while (size_t before = pendingBytes()) {
     pollOnce(idle);

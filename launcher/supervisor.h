@@ -1,5 +1,5 @@
-// Watches the processes of a job until all have ended, and decides when to end them: the first failure, a signal
-// to the launcher, or the time limit. One thread, one poll loop.
+// Watches the processes of a job until all have ended, and decides when to end them: the first failure, a
+// signal to the launcher, or the time limit. One thread, one poll loop.
 #pragma once
 
 #include <chrono>
@@ -26,12 +26,12 @@ struct JobProcess {
 };
 
 struct SupervisorOptions {
-  std::chrono::milliseconds grace{5'000};              // after a signal or the time limit, before SIGKILL
+  std::chrono::milliseconds grace{5'000};  // after a signal or the time limit, before SIGKILL
   std::optional<std::chrono::milliseconds> timeout;
 };
 
-// SIGINT, SIGTERM and SIGHUP as a descriptor. Blocks them for the process, except those that it was started to
-// ignore (nohup, background jobs of scripts).
+// SIGINT, SIGTERM and SIGHUP as a descriptor. Blocks them for the process, except those that it was started
+// to ignore (nohup, background jobs of scripts).
 absl::StatusOr<FileDescriptor> openSignals();
 
 class Supervisor {
@@ -73,7 +73,6 @@ class Supervisor {
   // After the last process ended: remaining output, remaining processes, the report.
   void finish();
   void pumpUntilClosed(Deadline deadline);
-  void endOrphans();
   void reportOthers();
   void flush();
 
@@ -85,10 +84,10 @@ class Supervisor {
   Deadline deadline_;
   int exitCode_ = 0;
   JobProcess* firstFailure_ = nullptr;
-  std::vector<const JobProcess*> laterFailures_;  // by themselves, before we ended them
+  std::vector<const JobProcess*> laterFailures_;                   // by themselves, before we ended them
   std::vector<std::pair<JobProcess*, OutputPump::Stream>> ready_;  // pipes with something to read
   Deadline nextOrphanCheck_;
-  bool interrupted_ = false;                      // a signal came during flush()
+  bool interrupted_ = false;  // a signal came during flush()
   bool flushing_ = false;
   bool gaveUp_ = false;
   bool outputLost_ = false;

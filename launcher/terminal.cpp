@@ -24,7 +24,7 @@ bool isWritable(int fd) {
 }  // namespace
 
 Terminal::Terminal(int fd) : shared_(fd) {
-  struct stat info{};
+  struct stat info {};
   if (::fstat(fd, &info) != 0) {
     closed_ = true;
     return;
@@ -74,7 +74,8 @@ void Terminal::writeSome() {
 }
 
 bool Terminal::same(int a, int b) {
-  struct stat left{}, right{};
+  struct stat left {
+  }, right{};
   return ::fstat(a, &left) == 0 && ::fstat(b, &right) == 0 && left.st_dev == right.st_dev &&
          left.st_ino == right.st_ino;
 }

@@ -1,8 +1,9 @@
 // Standard output or standard error of the launcher, written without ever blocking it.
 //
-// The launcher must go on watching its trainers while a terminal is stopped (Ctrl-S) or a pager waits. It may not
-// set O_NONBLOCK on a descriptor that it shares with its shell, so it opens terminals and pipes a second time;
-// where that is not allowed it writes only what poll(2) says fits. What does not fit waits in a bounded buffer.
+// The launcher must go on watching its trainers while a terminal is stopped (Ctrl-S) or a pager waits. It may
+// not set O_NONBLOCK on a descriptor that it shares with its shell, so it opens terminals and pipes a second
+// time; where that is not allowed it writes only what poll(2) says fits. What does not fit waits in a bounded
+// buffer.
 #pragma once
 
 #include <cstddef>

@@ -20,11 +20,13 @@ constexpr size_t kMaxJobIdBytes = 64;  // it is part of an abstract socket's nam
 constexpr size_t kMaxTokenBytes = 256;
 constexpr int kMaxPort = 65'535;
 
-// Slurm numbers its own steps (batch script, extern, interactive shell of salloc) downwards from 2^32 - 3: what
-// runs in one of them was not started by srun.
+// Slurm numbers its own steps (batch script, extern, interactive shell of salloc) downwards from 2^32 - 3:
+// what runs in one of them was not started by srun.
 constexpr uint64_t kFirstSpecialStep = 0xFFFFFFF0;
 
-absl::Status invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
+absl::Status invalid(const std::string& message) {
+  return absl::InvalidArgumentError(message);
+}
 
 // Reads variables, treating an empty one as unset.
 class Variables {
@@ -38,7 +40,8 @@ class Variables {
   }
 
   // The first of `names` that is set, and its name.
-  std::optional<std::pair<std::string, std::string>> findFirst(std::initializer_list<const char*> names) const {
+  std::optional<std::pair<std::string, std::string>> findFirst(
+      std::initializer_list<const char*> names) const {
     for (const char* name : names) {
       if (auto value = find(name)) return std::pair(std::string(name), *value);
     }
@@ -72,8 +75,8 @@ class Variables {
 
 absl::Status checkIndex(const char* name, int value, const std::string& countName, int count) {
   if (value < count) return absl::OkStatus();
-  return invalid(absl::StrCat(name, " is ", value, ", but ", countName, " is ", count, ": it must be between 0 and ",
-                              count - 1));
+  return invalid(absl::StrCat(name, " is ", value, ", but ", countName, " is ", count,
+                              ": it must be between 0 and ", count - 1));
 }
 
 bool isJobId(const std::string& text) {
@@ -117,7 +120,8 @@ absl::Status checkWords(const LaunchContract& contract) {
                                 kMaxJobIdBytes, " letters, digits, dots, dashes or underscores"));
   }
   if (!isPrintableWord(contract.token, kMaxTokenBytes)) {  // the value stays out of logs
-    return invalid(absl::StrCat(kEnvJobToken, " must be 1 to ", kMaxTokenBytes, " printable characters without spaces"));
+    return invalid(
+        absl::StrCat(kEnvJobToken, " must be 1 to ", kMaxTokenBytes, " printable characters without spaces"));
   }
   return absl::OkStatus();
 }
@@ -130,7 +134,8 @@ absl::Status readMasterFd(const Variables& variables, LaunchContract& contract) 
                                 ": only processes of machine 0 listen for their group; unset it"));
   }
   if (contract.masterPort == 0) {
-    return invalid(absl::StrCat(kEnvMasterFd, " is set, but ", kEnvMasterPort, " is 0: set the port it listens on"));
+    return invalid(
+        absl::StrCat(kEnvMasterFd, " is set, but ", kEnvMasterPort, " is 0: set the port it listens on"));
   }
   return absl::OkStatus();
 }
@@ -140,7 +145,8 @@ absl::StatusOr<LaunchContract> readFarhop(const Variables& variables) {
   contract.source = LaunchContract::Source::kFarhop;
   FARHOP_ASSIGN_OR_RETURN(contract.numMachines, variables.number(kEnvNumMachines, 1, kMaxMachines));
   FARHOP_ASSIGN_OR_RETURN(contract.machine, variables.number(kEnvMachine, 0, kMaxMachines - 1));
-  FARHOP_ASSIGN_OR_RETURN(contract.procsPerMachine, variables.number(kEnvProcsPerMachine, 1, kMaxProcsPerMachine));
+  FARHOP_ASSIGN_OR_RETURN(contract.procsPerMachine,
+                          variables.number(kEnvProcsPerMachine, 1, kMaxProcsPerMachine));
   FARHOP_ASSIGN_OR_RETURN(contract.proc, variables.number(kEnvProc, 0, kMaxProcsPerMachine - 1));
   FARHOP_RETURN_IF_ERROR(checkIndex(kEnvMachine, contract.machine, kEnvNumMachines, contract.numMachines));
   FARHOP_RETURN_IF_ERROR(checkIndex(kEnvProc, contract.proc, kEnvProcsPerMachine, contract.procsPerMachine));
@@ -168,13 +174,15 @@ absl::StatusOr<int> slurmProcs(const Variables& variables, int numMachines) {
   if (!tasks.ok()) return annotate(tasks.status(), text->first);
   if (tasks->size() != static_cast<size_t>(numMachines)) {
     return invalid(absl::StrCat(text->first, " is '", text->second, "', which is ", tasks->size(),
-                                " nodes, but the step has ", numMachines, "; give srun --nodes and --ntasks-per-node"));
+                                " nodes, but the step has ", numMachines,
+                                "; give srun --nodes and --ntasks-per-node"));
   }
   for (int count : *tasks) {
     if (count != tasks->front()) {
-      return invalid(absl::StrCat(text->first, " is '", text->second,
-                                  "': every machine must run the same number of processes, since process p of all "
-                                  "machines form group p; give srun --ntasks-per-node"));
+      return invalid(
+          absl::StrCat(text->first, " is '", text->second,
+                       "': every machine must run the same number of processes, since process p of all "
+                       "machines form group p; give srun --ntasks-per-node"));
     }
   }
   if (tasks->front() < 1 || tasks->front() > kMaxProcsPerMachine) {
@@ -207,13 +215,16 @@ absl::Status readSlurmPlace(const Variables& variables, LaunchContract& contract
   return absl::OkStatus();
 }
 
-int slurmSlots(int procs) { return (kSlurmEndPort - kSlurmFirstPort) / procs; }
+int slurmSlots(int procs) {
+  return (kSlurmEndPort - kSlurmFirstPort) / procs;
+}
 
 absl::StatusOr<LaunchContract> readSlurm(const Variables& variables, uint64_t step) {
   for (const char* name : {"SLURM_HET_SIZE", "SLURM_PACK_SIZE"}) {
     const auto size = variables.find(name);
     if (size && *size != "1") {
-      return invalid(absl::StrCat(name, " is ", *size, ": components of a heterogeneous Slurm job cannot form one ",
+      return invalid(absl::StrCat(name, " is ", *size,
+                                  ": components of a heterogeneous Slurm job cannot form one ",
                                   "Farhop job; submit a job whose nodes are all alike"));
     }
   }
@@ -234,15 +245,17 @@ absl::StatusOr<LaunchContract> readSlurm(const Variables& variables, uint64_t st
   contract.token = absl::StrFormat("%016x%016x", high, low);
 
   const uint64_t slot = (job * 31 + step) % static_cast<uint64_t>(slurmSlots(contract.procsPerMachine));
-  contract.masterPort = static_cast<uint16_t>(kSlurmFirstPort + static_cast<int>(slot) * contract.procsPerMachine);
+  contract.masterPort =
+      static_cast<uint16_t>(kSlurmFirstPort + static_cast<int>(slot) * contract.procsPerMachine);
   return contract;
 }
 
 absl::StatusOr<LaunchContract> readSingle(const Variables& variables) {
   if (const auto world = variables.find("WORLD_SIZE"); world && *world != "1") {
-    return invalid(absl::StrCat("WORLD_SIZE is ", *world,
-                                ", but neither FARHOP_* variables nor a Slurm step are there, so that every process "
-                                "would train alone; start with `farhop run` or srun, or unset WORLD_SIZE"));
+    return invalid(
+        absl::StrCat("WORLD_SIZE is ", *world,
+                     ", but neither FARHOP_* variables nor a Slurm step are there, so that every process "
+                     "would train alone; start with `farhop run` or srun, or unset WORLD_SIZE"));
   }
   LaunchContract contract;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -270,7 +283,8 @@ absl::StatusOr<LaunchContract> readPlace(const Variables& variables) {
   const FarhopSet set(variables);
   if (set.missing.empty()) return readFarhop(variables);
   if (!set.present.empty()) {
-    return invalid(absl::StrCat(absl::StrJoin(set.present, ", "), " is set, but ", absl::StrJoin(set.missing, ", "),
+    return invalid(absl::StrCat(absl::StrJoin(set.present, ", "), " is set, but ",
+                                absl::StrJoin(set.missing, ", "),
                                 " is not: set all of them or none (`farhop run` sets them all)"));
   }
   if (const auto text = variables.find("SLURM_STEP_ID")) {
@@ -289,8 +303,9 @@ absl::StatusOr<StartMode> parseStartMode(const std::string& text) {
   double seconds = 0;
   if (text.rfind(kPrefix, 0) == 0) {
     const std::string number = text.substr(sizeof(kPrefix) - 1);
-    if (!number.empty() && number.size() <= 32 && number.find_first_not_of("0123456789.") == std::string::npos &&
-        absl::SimpleAtod(number, &seconds) && seconds >= 0 && seconds <= kMaxSleepSeconds) {
+    if (!number.empty() && number.size() <= 32 &&
+        number.find_first_not_of("0123456789.") == std::string::npos && absl::SimpleAtod(number, &seconds) &&
+        seconds >= 0 && seconds <= kMaxSleepSeconds) {
       return StartMode{false, std::chrono::milliseconds(std::llround(seconds * 1000))};
     }
   }

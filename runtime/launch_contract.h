@@ -32,8 +32,8 @@ inline constexpr char kEnvMasterFd[] = "FARHOP_MASTER_FD";
 inline constexpr int kMaxMachines = 65'536;
 inline constexpr int kMaxProcsPerMachine = 1'024;
 
-// Under bare srun nobody reserves ports. The base is taken from this range, below the ports that Linux gives to
-// outgoing connections, in slots of procsPerMachine ports; jobs with neighbouring ids get different slots.
+// Under bare srun nobody reserves ports. The base is taken from this range, below the ports that Linux gives
+// to outgoing connections, in slots of procsPerMachine ports; jobs with neighbouring ids get different slots.
 inline constexpr int kSlurmFirstPort = 20'000;
 inline constexpr int kSlurmEndPort = 32'768;
 inline constexpr int kSlurmPortAttempts = 4;
@@ -69,10 +69,10 @@ using EnvironmentReader = std::function<std::optional<std::string>(const std::st
 EnvironmentReader processEnvironment();
 
 // ARCHITECTURE.md, "Launch contract": a complete FARHOP_* set (all but FARHOP_START, FARHOP_GRAPH and
-// FARHOP_MASTER_FD, which are optional everywhere), else a Slurm step, else a single process. An empty variable
-// counts as unset. A half-set or inconsistent FARHOP_* set, a non-number, a rank out of range or an unequal Slurm
-// step is InvalidArgument naming the variable and what it should be; so is a WORLD_SIZE above 1 when neither
-// FARHOP_* nor a Slurm step is there, since each process would then train alone.
+// FARHOP_MASTER_FD, which are optional everywhere), else a Slurm step, else a single process. An empty
+// variable counts as unset. A half-set or inconsistent FARHOP_* set, a non-number, a rank out of range or an
+// unequal Slurm step is InvalidArgument naming the variable and what it should be; so is a WORLD_SIZE above 1
+// when neither FARHOP_* nor a Slurm step is there, since each process would then train alone.
 absl::StatusOr<LaunchContract> readLaunchContract(const EnvironmentReader& environment);
 
 // The base ports to try, in order: only masterPort, except under Slurm, where any may be taken by a stranger.
@@ -80,13 +80,14 @@ absl::StatusOr<LaunchContract> readLaunchContract(const EnvironmentReader& envir
 std::vector<uint16_t> masterPortCandidates(const LaunchContract& contract);
 
 // The variables for one trainer: the FARHOP_* set and the names that torch users know (RANK, WORLD_SIZE,
-// LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT). MASTER_PORT is the port after the groups'
-// (masterPort + procsPerMachine): Farhop listens on those before it, and torch.distributed wants one to itself.
+// LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, MASTER_PORT). MASTER_PORT is the port after the
+// groups' (masterPort + procsPerMachine): Farhop listens on those before it, and torch.distributed wants one
+// to itself.
 std::map<std::string, std::string> launchEnvironment(const LaunchContract& contract);
 
-// Expands Slurm's compressed node list: "n[001-003,7],gpu-a" -> n001 n002 n003 n7 gpu-a; several brackets in one
-// name ("r[1-2]n[1-4]-ib") give every combination, the last varying fastest. InvalidArgument for what Slurm would
-// not write and above kMaxMachines hosts.
+// Expands Slurm's compressed node list: "n[001-003,7],gpu-a" -> n001 n002 n003 n7 gpu-a; several brackets in
+// one name ("r[1-2]n[1-4]-ib") give every combination, the last varying fastest. InvalidArgument for what
+// Slurm would not write and above kMaxMachines hosts.
 absl::StatusOr<std::vector<std::string>> expandNodeList(const std::string& list);
 // Expands SLURM_TASKS_PER_NODE: "4(x2),3" -> 4 4 3. At most kMaxMachines entries.
 absl::StatusOr<std::vector<int>> expandTasksPerNode(const std::string& text);

@@ -11,7 +11,9 @@ constexpr size_t kMaxListBytes = size_t{1} << 20;
 constexpr size_t kMaxDigits = 9;  // fits an int, and Slurm's own numbers are shorter
 constexpr size_t kMaxHostBytes = 255;
 
-bool isDigit(char c) { return c >= '0' && c <= '9'; }
+bool isDigit(char c) {
+  return c >= '0' && c <= '9';
+}
 bool isHostByte(char c) {
   return isDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.';
 }
@@ -64,8 +66,8 @@ class ListParser {
         absl::StrCat(what_, " of ", text_.size(), " bytes: at most ", kMaxListBytes, " are accepted"));
   }
   absl::Status error(absl::string_view wanted) const {
-    return absl::InvalidArgumentError(absl::StrCat(what_, " '", text_.substr(0, 200), "': expected ", wanted,
-                                                   " at character ", at_ + 1));
+    return absl::InvalidArgumentError(
+        absl::StrCat(what_, " '", text_.substr(0, 200), "': expected ", wanted, " at character ", at_ + 1));
   }
   absl::Status nameTooLong() const { return error(absl::StrCat("at most ", kMaxHostBytes, " bytes a name")); }
   absl::Status tooMany() const {

@@ -13,10 +13,18 @@ std::string mutate(std::string text, std::mt19937& random) {
   for (uint32_t i = 0, edits = random() % 5; i < edits && !text.empty(); ++i) {
     const size_t at = random() % text.size();
     switch (random() % 4) {
-      case 0: text[at] = static_cast<char>(random()); break;
-      case 1: text.erase(at, 1); break;
-      case 2: text.insert(at, text.substr(random() % text.size(), random() % 4)); break;
-      default: text.insert(at, 1, kAlphabet[random() % (sizeof(kAlphabet) - 1)]); break;
+      case 0:
+        text[at] = static_cast<char>(random());
+        break;
+      case 1:
+        text.erase(at, 1);
+        break;
+      case 2:
+        text.insert(at, text.substr(random() % text.size(), random() % 4));
+        break;
+      default:
+        text.insert(at, 1, kAlphabet[random() % (sizeof(kAlphabet) - 1)]);
+        break;
     }
   }
   return text;

@@ -19,9 +19,11 @@ std::string contentOf(const std::string& path) {
   return text.str();
 }
 
-[[noreturn]] void executeFarhop(const std::vector<std::string>& argv, const TemporaryDirectory& directory, int stdoutFd) {
+[[noreturn]] void executeFarhop(const std::vector<std::string>& argv, const TemporaryDirectory& directory,
+                                int stdoutFd) {
   const int null = ::open("/dev/null", O_RDONLY);
-  const int out = stdoutFd >= 0 ? stdoutFd : ::open((directory / "out").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  const int out =
+      stdoutFd >= 0 ? stdoutFd : ::open((directory / "out").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   const int err = ::open((directory / "err").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   ::dup2(null, 0);
   ::dup2(out, 1);
@@ -55,8 +57,12 @@ FarhopProcess::~FarhopProcess() {
   }
 }
 
-std::string FarhopProcess::out() const { return contentOf(directory_ / "out"); }
-std::string FarhopProcess::err() const { return contentOf(directory_ / "err"); }
+std::string FarhopProcess::out() const {
+  return contentOf(directory_ / "out");
+}
+std::string FarhopProcess::err() const {
+  return contentOf(directory_ / "err");
+}
 
 std::vector<std::string> FarhopProcess::temporary() const {
   std::vector<std::string> entries;

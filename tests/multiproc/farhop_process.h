@@ -15,8 +15,8 @@ namespace farhop::testing {
 class FarhopProcess {
  public:
   // `argv[0]` is the program. Temporary directories of the launcher are made in temporary().
-  explicit FarhopProcess(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment = {},
-                         int stdoutFd = -1);
+  explicit FarhopProcess(const std::vector<std::string>& argv,
+                         const std::map<std::string, std::string>& environment = {}, int stdoutFd = -1);
   ~FarhopProcess();  // ends what is left
   FarhopProcess(const FarhopProcess&) = delete;
   FarhopProcess& operator=(const FarhopProcess&) = delete;

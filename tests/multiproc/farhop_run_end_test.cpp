@@ -26,7 +26,9 @@ Words farhopRun(const Words& options, const Words& trainer) {
   return argv;
 }
 
-Words shell(const std::string& script) { return {"/bin/sh", "-c", script}; }
+Words shell(const std::string& script) {
+  return {"/bin/sh", "-c", script};
+}
 
 const Words kFour{"--machines", "2", "--procs", "2"};
 
@@ -37,7 +39,8 @@ Words four(const Words& more) {
 }
 
 TEST(FarhopRunEnd, IsTheFailingProcesssExitCode) {
-  FarhopProcess farhop(farhopRun(kFour, shell("[ $RANK = 2 ] || exec sleep 60; for i in $(seq 30); do echo line $i; done; exit 42")));
+  FarhopProcess farhop(farhopRun(
+      kFour, shell("[ $RANK = 2 ] || exec sleep 60; for i in $(seq 30); do echo line $i; done; exit 42")));
   EXPECT_EQ(farhop.wait(), 42);
   EXPECT_THAT(farhop.err(), HasSubstr("farhop: machine 1 process 0 failed: exit code 42\n"));
   EXPECT_THAT(farhop.err(), HasSubstr("its last 20 lines:\n    line 11\n"));
@@ -62,7 +65,9 @@ TEST(FarhopRunEnd, IsZero_WhenProcessesEndAtDifferentTimes) {
 
 TEST(FarhopRunEnd, LetsTheOthersReportTheirOwnErrors) {
   FarhopProcess farhop(farhopRun(
-      kFour, shell("[ $RANK = 0 ] && { sleep 0.2; exit 9; }; sleep 0.8; echo lost machine 0 process 0 >&2; exit 1")));
+      kFour,
+      shell(
+          "[ $RANK = 0 ] && { sleep 0.2; exit 9; }; sleep 0.8; echo lost machine 0 process 0 >&2; exit 1")));
   const auto begin = Clock::now();
   EXPECT_EQ(farhop.wait(), 9);
   EXPECT_LT(Clock::now() - begin, milliseconds(2000));  // all ended by themselves, so nobody waits longer
@@ -72,9 +77,9 @@ TEST(FarhopRunEnd, LetsTheOthersReportTheirOwnErrors) {
 
 TEST(FarhopRunEnd, EndsTheRestWithinFiveSeconds_EvenThoseThatIgnoreSigterm) {
   TemporaryDirectory directory;
-  FarhopProcess farhop(farhopRun(
-      kFour, shell("if [ $RANK = 3 ]; then while [ ! -e " + (directory / "go") + " ]; do sleep 0.05; done; exit 6; fi\n"
-                   "exec " TEST_TRAINER " stubborn")));
+  FarhopProcess farhop(farhopRun(kFour, shell("if [ $RANK = 3 ]; then while [ ! -e " + (directory / "go") +
+                                              " ]; do sleep 0.05; done; exit 6; fi\n"
+                                              "exec " TEST_TRAINER " stubborn")));
   ASSERT_TRUE(eventually([&] {
     return !farhop.linesOf(0, 0).empty() && !farhop.linesOf(0, 1).empty() && !farhop.linesOf(1, 0).empty();
   }));
@@ -86,7 +91,8 @@ TEST(FarhopRunEnd, EndsTheRestWithinFiveSeconds_EvenThoseThatIgnoreSigterm) {
 }
 
 TEST(FarhopRunEnd, ForwardsSigterm) {
-  FarhopProcess farhop(farhopRun(kFour, shell("trap 'echo got TERM; exit 0' TERM; echo ready; while :; do sleep 0.05; done")));
+  FarhopProcess farhop(
+      farhopRun(kFour, shell("trap 'echo got TERM; exit 0' TERM; echo ready; while :; do sleep 0.05; done")));
   ASSERT_TRUE(eventually([&] { return !farhop.linesOf(1, 1).empty() && !farhop.linesOf(0, 0).empty(); }));
   ::kill(farhop.pid(), SIGTERM);
   EXPECT_EQ(farhop.wait(), 143);
@@ -96,7 +102,8 @@ TEST(FarhopRunEnd, ForwardsSigterm) {
 }
 
 TEST(FarhopRunEnd, ForwardsCtrlCAsSigint_AndKillsAfterTheGrace) {
-  FarhopProcess polite(farhopRun({}, shell("trap 'echo got INT; exit 3' INT; echo ready; while :; do sleep 0.05; done")));
+  FarhopProcess polite(
+      farhopRun({}, shell("trap 'echo got INT; exit 3' INT; echo ready; while :; do sleep 0.05; done")));
   ASSERT_TRUE(polite.awaitOut("ready"));
   ::kill(polite.pid(), SIGINT);
   EXPECT_EQ(polite.wait(), 130);
@@ -126,9 +133,8 @@ TEST(FarhopRunEnd, SkipsTheGrace_WhenCtrlCComesTwice) {
 
 TEST(FarhopRunEnd, TakesTheTrainersAlong_WhenTheLauncherIsKilled) {
   FarhopProcess farhop(farhopRun(kFour, {TEST_TRAINER, "stubborn"}));
-  ASSERT_TRUE(eventually([&] {
-    return processesOf(farhop.jobId()).size() == 4 && !farhop.linesOf(1, 1).empty();
-  }));
+  ASSERT_TRUE(
+      eventually([&] { return processesOf(farhop.jobId()).size() == 4 && !farhop.linesOf(1, 1).empty(); }));
   const std::string jobId = farhop.jobId();
   ::kill(farhop.pid(), SIGKILL);
   EXPECT_EQ(farhop.wait(), 137);
@@ -152,21 +158,28 @@ TEST(FarhopRunEnd, DoesNotWaitForABackgroundChildThatHoldsTheOutput) {
 }
 
 TEST(FarhopRunEnd, EndsDaemonsOfTrainersToo) {
-  FarhopProcess farhop(farhopRun({}, shell("setsid sh -c 'trap \"\" TERM HUP; sleep 60 & wait' & sleep 0.3; exit 4")));
+  // Daemons with children of their own, which reach the launcher only once their parents are dead.
+  FarhopProcess farhop(
+      farhopRun({}, shell("for i in 1 2 3 4 5 6 7 8; do\n"
+                          "setsid sh -c 'trap \"\" TERM HUP; sh -c \"sleep 60 & wait\" & wait' &\n"
+                          "done; sleep 0.5; exit 4")));
   EXPECT_EQ(farhop.wait(10), 4);
   EXPECT_TRUE(isGone(farhop.jobId(), 1));
 }
 
 TEST(FarhopRunEnd, LetsAHelperPassOnItsLastOutput) {
   TemporaryDirectory directory;
-  FarhopProcess farhop(farhopRun({}, {"/bin/bash", "-c", "exec > >(sleep 0.1; cat); echo the last line; exit 0"}));
+  FarhopProcess farhop(
+      farhopRun({}, {"/bin/bash", "-c", "exec > >(sleep 0.1; cat); echo the last line; exit 0"}));
   EXPECT_EQ(farhop.wait(), 0) << farhop.err();
   EXPECT_THAT(farhop.linesOf(0, 0), ::testing::ElementsAre("the last line"));
 }
 
 TEST(FarhopRunEnd, IgnoresWhatItWasToldToIgnore) {
   // As under nohup.
-  FarhopProcess farhop({"/bin/sh", "-c", "trap '' HUP; exec " FARHOP_PROGRAM " run -- /bin/sh -c 'echo ready; sleep 1; echo done'"});
+  FarhopProcess farhop({"/bin/sh", "-c",
+                        "trap '' HUP; exec " FARHOP_PROGRAM
+                        " run -- /bin/sh -c 'echo ready; sleep 1; echo done'"});
   ASSERT_TRUE(farhop.awaitOut("ready"));
   ::kill(farhop.pid(), SIGHUP);
   EXPECT_EQ(farhop.wait(), 0) << farhop.err();
@@ -176,12 +189,15 @@ TEST(FarhopRunEnd, IgnoresWhatItWasToldToIgnore) {
 TEST(FarhopRunEnd, LeavesNoZombiesOfDaemonsWhileItRuns) {
   FarhopProcess farhop(farhopRun({}, shell("for i in 1 2 3 4 5; do (true &) ; done; echo ready; sleep 2.5")));
   ASSERT_TRUE(farhop.awaitOut("ready"));
-  EXPECT_TRUE(eventually([&] {
-    std::ifstream children("/proc/" + std::to_string(farhop.pid()) + "/task/" + std::to_string(farhop.pid()) + "/children");
-    int count = 0;
-    for (int child = 0; children >> child;) ++count;
-    return count == 1;
-  }, 3));
+  EXPECT_TRUE(eventually(
+      [&] {
+        std::ifstream children("/proc/" + std::to_string(farhop.pid()) + "/task/" +
+                               std::to_string(farhop.pid()) + "/children");
+        int count = 0;
+        for (int child = 0; children >> child;) ++count;
+        return count == 1;
+      },
+      3));
   EXPECT_EQ(farhop.wait(), 0);
 }
 

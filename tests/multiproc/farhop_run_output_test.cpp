@@ -1,7 +1,7 @@
 // farhop run: what becomes of the trainers' output.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -38,7 +38,9 @@ Words farhopRun(const Words& options, const Words& trainer) {
   return argv;
 }
 
-Words shell(const std::string& script) { return {"/bin/sh", "-c", script}; }
+Words shell(const std::string& script) {
+  return {"/bin/sh", "-c", script};
+}
 
 // Peak resident memory of a running process, in KiB.
 long peakKib(int pid) {
@@ -60,8 +62,10 @@ TEST(FarhopRunOutput, IsPrefixedAndKeptInOneFilePerProcess) {
     for (int p = 0; p < 2; ++p) {
       const std::string rank = std::to_string(m * 2 + p);
       EXPECT_THAT(farhop.linesOf(m, p), ElementsAre("out " + rank, "no newline"));
-      EXPECT_THAT(farhop.err(), HasSubstr("[m" + std::to_string(m) + " p" + std::to_string(p) + "] err " + rank + "\n"));
-      const std::string log = directory.path() + "/new/logs/m" + std::to_string(m) + "-p" + std::to_string(p) + ".log";
+      EXPECT_THAT(farhop.err(),
+                  HasSubstr("[m" + std::to_string(m) + " p" + std::to_string(p) + "] err " + rank + "\n"));
+      const std::string log =
+          directory.path() + "/new/logs/m" + std::to_string(m) + "-p" + std::to_string(p) + ".log";
       const std::string text = *readFile(log);
       EXPECT_THAT(text, HasSubstr("out " + rank + "\n"));
       EXPECT_THAT(text, HasSubstr("err " + rank + "\n"));
@@ -101,7 +105,12 @@ TEST(FarhopRunOutput, OfAMillionLinesIsCompleteAndTakesNoMemory) {
   FarhopProcess farhop(farhopRun({"--machines", "2", "--procs", "2"}, {TEST_TRAINER, "lines", "250000"}));
   long peak = 0;
   int exitCode = -1;
-  eventually([&] { peak = std::max(peak, peakKib(farhop.pid())); return (exitCode = farhop.wait(0)) >= 0; }, 100);
+  eventually(
+      [&] {
+        peak = std::max(peak, peakKib(farhop.pid()));
+        return (exitCode = farhop.wait(0)) >= 0;
+      },
+      100);
   ASSERT_EQ(exitCode, 0) << farhop.err();
   for (int m = 0; m < 2; ++m) {
     for (int p = 0; p < 2; ++p) {
@@ -128,7 +137,8 @@ struct StalledReader {
     write.reset();
     size_t total = 0;
     std::vector<char> buffer(1 << 16);
-    for (ssize_t n = 0; (n = ::read(read.get(), buffer.data(), buffer.size())) > 0;) total += static_cast<size_t>(n);
+    for (ssize_t n = 0; (n = ::read(read.get(), buffer.data(), buffer.size())) > 0;)
+      total += static_cast<size_t>(n);
     return total;
   }
 };
@@ -136,7 +146,8 @@ struct StalledReader {
 TEST(FarhopRunOutput, SlowsTheTrainersDown_WhenNobodyReads) {
   StalledReader reader;
   const long lines = 100'000;  // 20 MB
-  FarhopProcess farhop(farhopRun({}, {TEST_TRAINER, "lines", std::to_string(lines), "200"}), {}, reader.write.get());
+  FarhopProcess farhop(farhopRun({}, {TEST_TRAINER, "lines", std::to_string(lines), "200"}), {},
+                       reader.write.get());
   ASSERT_TRUE(farhop.awaitErr("logs in"));
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
   EXPECT_EQ(farhop.wait(0), -1);
@@ -144,7 +155,8 @@ TEST(FarhopRunOutput, SlowsTheTrainersDown_WhenNobodyReads) {
     EXPECT_LT(peakKib(farhop.pid()), 16 * 1024) << "KiB";
   }
   size_t expected = 0;
-  for (long i = 0; i < lines; ++i) expected += std::string("[m0 p0] \n").size() + std::to_string(i).size() + 200;
+  for (long i = 0; i < lines; ++i)
+    expected += std::string("[m0 p0] \n").size() + std::to_string(i).size() + 200;
   EXPECT_EQ(reader.readAll(), expected);
   EXPECT_EQ(farhop.wait(), 0) << farhop.err();
 }
@@ -152,8 +164,9 @@ TEST(FarhopRunOutput, SlowsTheTrainersDown_WhenNobodyReads) {
 TEST(FarhopRunOutput, ThatNobodyReadsDelaysNoEnd) {
   StalledReader reader;
   FarhopProcess farhop(
-      farhopRun({"--machines", "2"}, shell("[ $RANK = 0 ] && { sleep 0.3; exit 5; }; while :; do echo stuck; done")), {},
-      reader.write.get());
+      farhopRun({"--machines", "2"},
+                shell("[ $RANK = 0 ] && { sleep 0.3; exit 5; }; while :; do echo stuck; done")),
+      {}, reader.write.get());
   ASSERT_TRUE(farhop.awaitErr("machine 0 process 0 failed: exit code 5"));
   EXPECT_TRUE(isGone(farhop.jobId(), 6));
   EXPECT_EQ(farhop.wait(20), 5);
@@ -178,7 +191,8 @@ TEST(FarhopRunOutput, IsColoredOnATerminalOnly_AndCtrlCEndsTheJob) {
   if (pid == 0) {
     for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
     ::unsetenv("NO_COLOR");
-    ::execl(FARHOP_PROGRAM, "farhop", "run", "--grace", "10", "--", "/bin/sh", "-c", "echo hello; exec sleep 60", nullptr);
+    ::execl(FARHOP_PROGRAM, "farhop", "run", "--grace", "10", "--", "/bin/sh", "-c",
+            "echo hello; exec sleep 60", nullptr);
     ::_exit(121);
   }
   std::string text;

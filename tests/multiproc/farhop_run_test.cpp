@@ -35,8 +35,8 @@ std::string hex(const std::string& text) {
 }
 
 TEST(FarhopRun, GivesEveryProcessItsPlace) {
-  FarhopProcess farhop(farhopRun({"--machines", "2", "--procs", "3", "--start", "sleep:0.5", "--env", "ADDED=a b"},
-                                 {TEST_TRAINER}));
+  FarhopProcess farhop(farhopRun(
+      {"--machines", "2", "--procs", "3", "--start", "sleep:0.5", "--env", "ADDED=a b"}, {TEST_TRAINER}));
   ASSERT_EQ(farhop.wait(), 0) << farhop.err();
   const auto found = farhop.descriptions();
   ASSERT_EQ(found.size(), 6u) << farhop.out();
@@ -82,7 +82,8 @@ TEST(FarhopRun, HandsEachGroupsListenerToMachineZero) {
 }
 
 TEST(FarhopRun, GivesNoOtherDescriptorsAway) {
-  FarhopProcess farhop(farhopRun({"--machines", "2", "--procs", "2"}, {"/bin/sh", "-c", "echo $(ls /proc/$$/fd)"}));
+  FarhopProcess farhop(
+      farhopRun({"--machines", "2", "--procs", "2"}, {"/bin/sh", "-c", "echo $(ls /proc/$$/fd)"}));
   ASSERT_EQ(farhop.wait(), 0) << farhop.err();
   const auto master = farhop.linesOf(0, 1), other = farhop.linesOf(1, 1);
   ASSERT_EQ(master.size(), 1u);
@@ -93,8 +94,8 @@ TEST(FarhopRun, GivesNoOtherDescriptorsAway) {
 }
 
 TEST(FarhopRun, PassesArgumentsUntouched) {
-  const Words arguments{"describe", "",      " a  b ", "it's \"quoted\"", "$HOME `id` \\ * ?", "new\nline", "--",
-                        "--help",   "-x=[1,2]", "[a,b]", "\xff\xfe", "%s%n"};
+  const Words arguments{"describe", "",       " a  b ",   "it's \"quoted\"", "$HOME `id` \\ * ?", "new\nline",
+                        "--",       "--help", "-x=[1,2]", "[a,b]",           "\xff\xfe",          "%s%n"};
   Words trainer{TEST_TRAINER};
   trainer.insert(trainer.end(), arguments.begin(), arguments.end());
   FarhopProcess farhop(farhopRun({}, trainer));
@@ -106,7 +107,8 @@ TEST(FarhopRun, PassesArgumentsUntouched) {
 }
 
 TEST(FarhopRun, TakesTorchrunsWords) {
-  for (const Words& options : {Words{"--nnodes", "2", "--nproc-per-node", "2"}, Words{"--nnodes=2", "--nproc_per_node=2"}}) {
+  for (const Words& options :
+       {Words{"--nnodes", "2", "--nproc-per-node", "2"}, Words{"--nnodes=2", "--nproc_per_node=2"}}) {
     FarhopProcess farhop(farhopRun(options, {TEST_TRAINER}));
     ASSERT_EQ(farhop.wait(), 0) << farhop.err();
     EXPECT_EQ(farhop.descriptions().size(), 4u);
@@ -228,16 +230,17 @@ TEST(FarhopRun, EndsWhatItStarted_WhenALaterOneCannotStart) {
 
 TEST(FarhopDryRun, ShowsEverythingAndStartsNothing) {
   TemporaryDirectory directory;
-  FarhopProcess farhop(farhopRun({"--machines", "2", "--procs", "2", "--env", "ADDED=x y", "--master-port", "29500",
-                                  "--dry-run"},
-                                 {"/usr/bin/touch", directory / "started", "it's"}));
+  FarhopProcess farhop(farhopRun(
+      {"--machines", "2", "--procs", "2", "--env", "ADDED=x y", "--master-port", "29500", "--dry-run"},
+      {"/usr/bin/touch", directory / "started", "it's"}));
   ASSERT_EQ(farhop.wait(), 0) << farhop.err();
   EXPECT_FALSE(std::filesystem::exists(directory / "started"));
   EXPECT_THAT(farhop.out(), HasSubstr("  /usr/bin/touch " + (directory / "started") + " 'it'\\''s'\n"));
   EXPECT_THAT(farhop.out(), HasSubstr("FARHOP_JOB_TOKEN='***'"));
   EXPECT_THAT(farhop.out(), HasSubstr("FARHOP_MASTER_PORT=29500"));
   EXPECT_THAT(farhop.out(), HasSubstr("ADDED='x y'"));
-  for (const char* rank : {"\nRANK=0 ", "\nRANK=1 ", "\nRANK=2 ", "\nRANK=3 "}) EXPECT_THAT(farhop.out(), HasSubstr(rank));
+  for (const char* rank : {"\nRANK=0 ", "\nRANK=1 ", "\nRANK=2 ", "\nRANK=3 "})
+    EXPECT_THAT(farhop.out(), HasSubstr(rank));
   EXPECT_THAT(farhop.temporary(), IsEmpty());
 }
 

@@ -29,7 +29,8 @@ int listenerPort(const LaunchContract& contract) {
   if (contract.masterFd < 0) return 0;
   int listening = 0;
   socklen_t size = sizeof(listening);
-  if (::getsockopt(contract.masterFd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) return -1;
+  if (::getsockopt(contract.masterFd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0)
+    return -1;
   const auto port = farhop::boundPort(contract.masterFd);
   return port.ok() ? *port : -1;
 }
@@ -48,8 +49,8 @@ int describe(const LaunchContract& contract, int argc, char** argv) {
   result["start"] = farhop::runtime::formatStartMode(contract.start);
   result["listenerPort"] = listenerPort(contract);
   for (int i = 0; i < argc; ++i) result["argv"].push_back(hex(argv[i]));
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
-                           "MASTER_PORT", "ADDED", "FARHOP_MASTER_FD"}) {
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+                           "MASTER_ADDR", "MASTER_PORT", "ADDED", "FARHOP_MASTER_FD"}) {
     const char* value = std::getenv(name);
     result["env"][name] = value != nullptr ? nlohmann::json(value) : nlohmann::json();
   }

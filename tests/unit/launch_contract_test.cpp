@@ -18,7 +18,9 @@ EnvironmentReader reader(const Variables& variables) {
   };
 }
 
-absl::StatusOr<LaunchContract> read(const Variables& variables) { return readLaunchContract(reader(variables)); }
+absl::StatusOr<LaunchContract> read(const Variables& variables) {
+  return readLaunchContract(reader(variables));
+}
 
 std::string messageOf(const Variables& variables) {
   const auto contract = read(variables);
@@ -99,7 +101,8 @@ TEST(LaunchContract, NamesEveryMissingVariable_WhenTheSetIsHalf) {
   const std::string message = messageOf({{"FARHOP_MACHINE", "0"}, {"FARHOP_PROC", "0"}});
   EXPECT_THAT(message, HasSubstr("FARHOP_MACHINE, FARHOP_PROC is set"));
   EXPECT_THAT(message, HasSubstr("FARHOP_NUM_MACHINES, FARHOP_PROCS_PER_MACHINE, FARHOP_MASTER_ADDR"));
-  EXPECT_THAT(messageOf({{"FARHOP_MASTER_FD", "5"}}), HasSubstr("FARHOP_MASTER_FD is set, but FARHOP_NUM_MACHINES"));
+  EXPECT_THAT(messageOf({{"FARHOP_MASTER_FD", "5"}}),
+              HasSubstr("FARHOP_MASTER_FD is set, but FARHOP_NUM_MACHINES"));
 }
 
 TEST(LaunchContract, NamesTheVariable_WhenTheSetContradictsItself) {
@@ -127,9 +130,11 @@ TEST(LaunchContract, NamesTheVariable_WhenTheSetContradictsItself) {
            Case{"FARHOP_MASTER_FD", "5", "FARHOP_MASTER_FD is set, but FARHOP_MACHINE is 1"},
            Case{"FARHOP_MASTER_FD", "five", "FARHOP_MASTER_FD is 'five'"},
        }) {
-    EXPECT_THAT(messageOf(changed(completeSet(), c.name, c.value)), HasSubstr(c.message)) << c.name << "=" << c.value;
+    EXPECT_THAT(messageOf(changed(completeSet(), c.name, c.value)), HasSubstr(c.message))
+        << c.name << "=" << c.value;
   }
-  EXPECT_THAT(messageOf(changed(completeSet(), "FARHOP_JOB_TOKEN", "my secret")), Not(HasSubstr("my secret")));
+  EXPECT_THAT(messageOf(changed(completeSet(), "FARHOP_JOB_TOKEN", "my secret")),
+              Not(HasSubstr("my secret")));
   EXPECT_TRUE(read(changed(completeSet(), "FARHOP_MASTER_PORT", "65532")).ok());
 }
 
@@ -231,7 +236,8 @@ TEST(SlurmStep, ExplainsWhatItRefuses) {
   };
   EXPECT_THAT(message("SLURM_STEP_TASKS_PER_NODE", "2(x2),1"), HasSubstr("the same number of processes"));
   EXPECT_THAT(message("SLURM_STEP_TASKS_PER_NODE", "2"), HasSubstr("1 nodes, but the step has 3"));
-  EXPECT_THAT(message("SLURM_STEP_TASKS_PER_NODE", "2(x"), HasSubstr("SLURM_STEP_TASKS_PER_NODE: tasks per node"));
+  EXPECT_THAT(message("SLURM_STEP_TASKS_PER_NODE", "2(x"),
+              HasSubstr("SLURM_STEP_TASKS_PER_NODE: tasks per node"));
   EXPECT_THAT(message("SLURM_STEP_TASKS_PER_NODE", "0(x3)"), HasSubstr("1 to 1024 processes"));
   EXPECT_THAT(message("SLURM_HET_SIZE", "2"), HasSubstr("heterogeneous"));
   EXPECT_THAT(message("SLURM_NODEID", "3"), HasSubstr("SLURM_NODEID is 3, but SLURM_STEP_NUM_NODES is 3"));
@@ -268,13 +274,14 @@ TEST(NodeList, ExpandsWhatSlurmWrites) {
   EXPECT_THAT(*expandNodeList("n1"), ElementsAre("n1"));
   EXPECT_THAT(*expandNodeList("n[001-003,7],gpu-a"), ElementsAre("n001", "n002", "n003", "n7", "gpu-a"));
   EXPECT_THAT(*expandNodeList("n[09-11]"), ElementsAre("n09", "n10", "n11"));
-  EXPECT_THAT(*expandNodeList("r[1-2]n[08-09]-ib"), ElementsAre("r1n08-ib", "r1n09-ib", "r2n08-ib", "r2n09-ib"));
+  EXPECT_THAT(*expandNodeList("r[1-2]n[08-09]-ib"),
+              ElementsAre("r1n08-ib", "r1n09-ib", "r2n08-ib", "r2n09-ib"));
   EXPECT_THAT(*expandNodeList("[1-2].local,x_y"), ElementsAre("1.local", "2.local", "x_y"));
 }
 
 TEST(NodeList, RefusesWhatSlurmWouldNotWrite) {
-  for (const char* text : {"", ",", "a,", ",a", "a[", "a[]", "a[1", "a[1-", "a[3-1]", "a[1-2", "a]", "a[x]", "a b",
-                           "a[1,]", "a[1--2]", "a[0000000001]", "a/b", "a[1-2]]"}) {
+  for (const char* text : {"", ",", "a,", ",a", "a[", "a[]", "a[1", "a[1-", "a[3-1]", "a[1-2", "a]", "a[x]",
+                           "a b", "a[1,]", "a[1--2]", "a[0000000001]", "a/b", "a[1-2]]"}) {
     EXPECT_FALSE(expandNodeList(text).ok()) << text;
   }
   EXPECT_FALSE(expandNodeList(std::string(300, 'a')).ok());
@@ -293,7 +300,8 @@ TEST(NodeList, IsBounded) {
 TEST(TasksPerNode, ExpandsRepetitions) {
   EXPECT_THAT(*expandTasksPerNode("4(x2),3"), ElementsAre(4, 4, 3));
   EXPECT_THAT(*expandTasksPerNode("1"), ElementsAre(1));
-  for (const char* text : {"", "x", "4(", "4(x", "4(x2", "4(2)", "4(x0)", "4,", "-1", "4(x65537)", "4(x40000),4(x40000)"}) {
+  for (const char* text :
+       {"", "x", "4(", "4(x", "4(x2", "4(2)", "4(x0)", "4,", "-1", "4(x65537)", "4(x40000),4(x40000)"}) {
     EXPECT_FALSE(expandTasksPerNode(text).ok()) << text;
   }
 }

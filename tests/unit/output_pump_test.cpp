@@ -21,7 +21,9 @@ using Piece = std::pair<std::string, bool>;
 std::vector<Piece> cut(const std::vector<std::string>& chunks) {
   std::vector<Piece> pieces;
   LineCutter cutter;
-  const auto emit = [&](absl::string_view piece, bool endsLine) { pieces.emplace_back(std::string(piece), endsLine); };
+  const auto emit = [&](absl::string_view piece, bool endsLine) {
+    pieces.emplace_back(std::string(piece), endsLine);
+  };
   for (const std::string& chunk : chunks) cutter.feed(chunk, emit);
   cutter.finish(emit);
   return pieces;
@@ -68,7 +70,8 @@ TEST(LineCutter, LosesNothing_HoweverTheBytesArrive) {
 class OutputPumpTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"out", "err"}) files_.emplace_back(::open((directory_ / name).c_str(), O_CREAT | O_RDWR, 0600));
+    for (const char* name : {"out", "err"})
+      files_.emplace_back(::open((directory_ / name).c_str(), O_CREAT | O_RDWR, 0600));
     terminals_.out = std::make_shared<Terminal>(files_[0].get());
     terminals_.err = std::make_shared<Terminal>(files_[1].get());
     auto pump = OutputPump::open("m1 p0", 0, directory_ / "log", terminals_);

@@ -40,8 +40,11 @@ TEST(EnvironmentEntry, RefusesWhatIsNoVariable) {
 }
 
 TEST(EnvironmentEntry, RefusesWhatTheLauncherSets) {
-  for (const char* text : {"RANK=0", "MASTER_PORT=1", "FARHOP_JOB_TOKEN=x", "FARHOP_MASTER_FD=3", "FARHOP_GRAPH=g"}) {
-    EXPECT_THAT(std::string(parseEnvironmentEntry(text).status().message()), HasSubstr("sets this one itself")) << text;
+  for (const char* text :
+       {"RANK=0", "MASTER_PORT=1", "FARHOP_JOB_TOKEN=x", "FARHOP_MASTER_FD=3", "FARHOP_GRAPH=g"}) {
+    EXPECT_THAT(std::string(parseEnvironmentEntry(text).status().message()),
+                HasSubstr("sets this one itself"))
+        << text;
   }
 }
 
@@ -86,9 +89,11 @@ TEST(Trainer, IsNamed_WhenItCannotBeExecuted) {
   const auto notExecutable = checkFiles(optionsFor(directory, "./data"));
   EXPECT_EQ(notExecutable.status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(notExecutable.status().message()), HasSubstr("./data"));
-  EXPECT_EQ(checkFiles(optionsFor(directory, directory.path())).status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(checkFiles(optionsFor(directory, directory.path())).status().code(),
+            absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(checkFiles(optionsFor(directory, "")).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(checkFiles(optionsFor(directory, "./missing")).status().message()), HasSubstr("./missing"));
+  EXPECT_THAT(std::string(checkFiles(optionsFor(directory, "./missing")).status().message()),
+              HasSubstr("./missing"));
 }
 
 TEST(Graph, MustHaveAGraphJson) {
