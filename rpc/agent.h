@@ -41,10 +41,13 @@ struct AgentOptions {
   // Limits, checked before anything is allocated.
   size_t maxMessageBytes = size_t{256} << 20;
   size_t maxArraysPerMessage = 64;
-  // Bytes handed to one peer's pipe and not yet written, or requests whose reply has not come; see above.
+  // Of requests to one peer whose reply has not come (one longer request may go alone; the rest waits in line),
+  // and of replies to one peer that are not written yet (beyond it, its requests wait to be run).
   size_t maxInflightBytesPerPeer = size_t{64} << 20;
+  // Calls to one peer that wait or are not answered; one more is ResourceExhausted.
   size_t maxQueuedCallsPerPeer = 4096;
-  // A peer that sends nothing for this long is lost. Heartbeats go out every quarter of it.
+  // Peers tell each other their limits, and keep to the smaller.
+  // A peer that sends nothing for this long is lost. Heartbeats go out every quarter of it, or of the peer's.
   std::chrono::milliseconds peerTimeout{10'000};
   int maxConnectsUnderWay = 16;
 };
@@ -99,8 +102,11 @@ struct PeerTraffic {
 
 class Agent {
  public:
-  // Completion of a call: OK, or what went wrong (peer losses carry the peer: peerOf(status)). Runs once, on
-  // a transport or timer thread, and must only post. Any arrays are complete in the sink's memory on OK.
+  // Completion of a call: OK, or what went wrong (peer losses carry the peer: peerOf(status)). Runs once, on any
+  // thread, also inside a call into the agent that is about something else; so it must only post, and nobody may
+  // hold a lock across calls into the agent that a completion takes. Any arrays are complete in the sink's
+  // memory on OK. Whatever the status, the transport no longer touches the sink's memory, nor request arrays
+  // that have no owner.
   using Completion = std::function<void(absl::Status)>;
   using PeerLost = std::function<void(int peer, absl::Status)>;
 
@@ -119,19 +125,27 @@ class Agent {
 
   // Connects to every peer: this agent dials the lower ranks and is dialled by the higher ones. `addresses`
   // in rank order (the own one is ignored). Exchanges protocol version, job id and token as each pipe's first
-  // message; a mismatch is an error on both sides that says which. Returns when all pipes are up and the
-  // listener is closed. Call once.
+  // message; a mismatch is an error on both sides that says which: PermissionDenied (job, token) or
+  // FailedPrecondition (version, group size). InvalidArgument for a bad address, DeadlineExceeded naming who is
+  // missing. Returns when all pipes are up and the listener is closed: its port refuses. Call once; after an
+  // error only close() is left.
   virtual absl::Status connect(const std::vector<std::string>& addresses, Deadline deadline) = 0;
 
   // Sends a request. `sink` may be null when the reply carries no arrays. peer == rank is a caller's mistake.
+  // Completes with the handler's failure; DeadlineExceeded; Unavailable (lost peer); Unimplemented (no handler);
+  // InvalidArgument (longer than the limits); ResourceExhausted (too many under way, or too long a reply);
+  // FailedPrecondition (before connect() or after farewell()); what the sink refused with; close()'s reason.
   virtual void call(int peer, uint16_t method, std::vector<OutArray> arrays, Deadline deadline,
                     std::shared_ptr<ReplySink> sink, Completion completion) = 0;
 
   // Says that this process will ask nothing more, then waits until every peer has said so and all their
-  // requests are answered. OK, or DeadlineExceeded / the lost peer. Peers that leave after this are not lost.
+  // requests are answered. Own calls are awaited first. OK, or DeadlineExceeded naming who is missing, or the lost
+  // peer. Peers that leave after their own farewell are not lost.
   virtual absl::Status farewell(Deadline deadline) = 0;
 
-  // Fails everything under way with `reason` and closes the pipes. Idempotent; the destructor does it too.
+  // Fails everything under way with `reason`, closes the pipes, waits for running handlers and joins all threads;
+  // a connect() or farewell() under way returns `reason`. Idempotent; the destructor does it too. Not from a
+  // handler or callback.
   virtual void close(absl::Status reason) = 0;
 
   virtual PeerTraffic traffic() const = 0;  // sum over peers

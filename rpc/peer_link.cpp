@@ -155,6 +155,11 @@ void PeerLink::addToBatch(Outgoing item, Batch* batch) {
     item.call->writing = item.call->sent = true;
     item.frame.deadlineMs = static_cast<uint32_t>(item.call->deadline.remainingMs());
     ++traffic_.callsSent;
+  } else if (item.frame.kind == FrameKind::kReply) {
+    // Before the write begins: the peer may read the reply, and send its next request, before the write's
+    // callback runs here.
+    requestsBytes_ -= item.requestBytes;
+    --requests_;
   }
   appendFrame(item.frame, &batch->message.metadata);
   for (OutArray& array : item.arrays) batch->message.arrays.push_back(std::move(array));
@@ -216,8 +221,6 @@ void PeerLink::onWritten(const std::shared_ptr<Batch>& batch, const absl::Status
         finishIfFree(item.call, &finished);
       } else if (item.frame.kind == FrameKind::kReply) {
         replyBytes_ -= item.bytes;
-        requestsBytes_ -= item.requestBytes;
-        --requests_;
       }
     }
     if (replyBytes_ < core_->options.maxInflightBytesPerPeer) released.swap(held_);

@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/un.h>
 #include <tensorpipe/tensorpipe.h>
 
@@ -47,6 +49,22 @@ auto withoutExceptions(const char* what, Call call) -> absl::StatusOr<decltype(c
     return absl::UnavailableError(absl::StrCat(what, ": ", error.what()));
   }
 }
+
+// Blocks SIGPIPE in the threads that are started meanwhile: they inherit the mask. libuv writes to sockets
+// without MSG_NOSIGNAL, so a peer's death could otherwise end this process by signal.
+class SigPipeBlocked {
+ public:
+  SigPipeBlocked() {
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe, &before_);
+  }
+  ~SigPipeBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
 
 class TensorPipePipe : public Pipe {
  public:
@@ -143,6 +161,7 @@ class TensorPipeTransport : public Transport {
 
   absl::Status start() {
     return withoutExceptions("starting TensorPipe", [&] {
+             SigPipeBlocked blocked;
              context_ = std::make_unique<tensorpipe::Context>();
              std::shared_ptr<tensorpipe::transport::Context> transport;
              if (kind_ == TransportKind::kUv) transport = tensorpipe::transport::uv::create();

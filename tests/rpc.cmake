@@ -1,8 +1,17 @@
-farhop_test(unit/agent_link_test.cpp LIBS farhop_rpc)
-farhop_test(unit/store_test.cpp LIBS farhop_rpc)
-farhop_test(contract/agent_contract_test.cpp LIBS farhop_rpc)
-farhop_test(contract/agent_hostile_peer_test.cpp LIBS farhop_rpc)
-farhop_test(contract/gloo_store_test.cpp LIBS farhop_rpc)
-farhop_test(multiproc/agent_multiproc_test.cpp LIBS farhop_rpc)
-farhop_test(fuzz/wire_fuzz_test.cpp LIBS farhop_rpc)
-farhop_test(fuzz/store_fuzz_test.cpp LIBS farhop_rpc)
+set(rpc_tests
+    unit/agent_link_test
+    unit/store_test
+    contract/agent_contract_test
+    contract/agent_hostile_peer_test
+    contract/gloo_store_test
+    multiproc/agent_multiproc_test
+    fuzz/wire_fuzz_test
+    fuzz/store_fuzz_test)
+foreach(test ${rpc_tests})
+  farhop_test(${test}.cpp LIBS farhop_rpc)
+  string(REPLACE "/" "." name ${test})
+  if(FARHOP_SANITIZE STREQUAL "thread")
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT
+      "TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/rpc_tsan_suppressions.txt")
+  endif()
+endforeach()

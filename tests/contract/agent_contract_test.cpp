@@ -1,9 +1,14 @@
 // What every agent promises, over every transport, with peers as threads of one process.
 #include <gmock/gmock.h>
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <random>
 
@@ -286,6 +291,25 @@ TEST_P(AgentContract, BoundsTheCallsUnderWay) {
   for (PendingAnswer& one : pending) EXPECT_TRUE(one.wait().status.ok());
 }
 
+TEST_P(AgentContract, TakesTheNextRequest_AsSoonAsItsBoundAllows) {
+  auto agents = group(2, [](AgentOptions& options) {
+    options.maxQueuedCallsPerPeer = 4;
+    options.maxInflightBytesPerPeer = 100;
+    options.servingThreads = 2;
+  });
+  agents[0]->handle(7, echo);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < 300; ++k) {
+        const absl::Status status = callNow(*agents[1], 0, 7, oneArray(std::string(60, 'x'))).status;
+        ASSERT_TRUE(status.ok()) << status;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_P(AgentContract, HoldsCallsBack_BeyondTheInflightBytes) {
   auto agents = group(2, [](AgentOptions& options) { options.maxInflightBytesPerPeer = 1000; });
   Shelf shelf;
@@ -489,6 +513,38 @@ TEST(AgentCreate, RefusesABindAddress_ThatIsNoneOfThisMachine) {
   EXPECT_EQ(Agent::create(options).status().code(), absl::StatusCode::kInvalidArgument);
   options.bindAddress = "";
   EXPECT_EQ(Agent::create(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// The signal mask of each TensorPipe thread of this process.
+std::vector<uint64_t> blockedByTensorPipeThreads() {
+  std::vector<uint64_t> masks;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    bool tensorPipe = false;
+    for (std::string line; std::getline(status, line);) {
+      tensorPipe = tensorPipe || line.rfind("Name:\tTP_", 0) == 0;
+      if (tensorPipe && line.rfind("SigBlk:", 0) == 0) masks.push_back(std::stoull(line.substr(7), nullptr, 16));
+    }
+  }
+  return masks;
+}
+
+TEST(AgentCreate, BlocksSigPipe_InTensorPipesThreadsOnly) {
+  auto agent = Agent::create(optionsFor(TransportKind::kUv, 0, 1));
+  ASSERT_TRUE(agent.ok());
+  const std::vector<uint64_t> masks = blockedByTensorPipeThreads();
+  ASSERT_FALSE(masks.empty());
+  for (uint64_t mask : masks) EXPECT_TRUE((mask >> (SIGPIPE - 1)) & 1);
+  sigset_t own;
+  pthread_sigmask(SIG_SETMASK, nullptr, &own);
+  EXPECT_FALSE(sigismember(&own, SIGPIPE));
+}
+
+TEST(AgentConnect, ConnectsALargeGroup_WithFewConnectsAtATime) {
+  auto agents = connectedGroup(TransportKind::kUv, 12, [](AgentOptions& options) { options.maxConnectsUnderWay = 2; });
+  agents[0]->handle(7, echo);
+  EXPECT_TRUE(callNow(*agents[11], 0, 7, oneArray("x")).status.ok());
+  leaveTogether(agents);
 }
 
 TEST(AgentCreate, RefusesARankOutsideTheGroup) {
