@@ -1,6 +1,7 @@
 #include "runtime/mesh_operations.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace farhop::runtime {
 namespace {
@@ -69,6 +70,16 @@ std::span<T> slice(std::span<T> data, int parts, int part) {
   return data.subspan(first, last - first);
 }
 
+// Integers wrap around, signed ones as well.
+template <typename T>
+T added(T a, T b) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  } else {
+    return a + b;
+  }
+}
+
 absl::Status tooLarge(const GlooMesh& mesh, const PeerName& who, uint64_t bytes) {
   return absl::InvalidArgumentError(absl::StrCat(mesh.name(), ": ", describePeer(who), " sends ", bytes,
                                                  " bytes in one piece; at most ", kMaxCollectiveBytes, " can travel"));
@@ -133,7 +144,7 @@ absl::Status meshReduceScatter(GlooMesh& mesh, std::span<T> data, Deadline deadl
     const MeshExchange exchange{(rank + 1) % size, std::as_bytes(out), (rank - 1 + size) % size,
                                 std::as_writable_bytes(in)};
     FARHOP_RETURN_IF_ERROR(step(mesh, exchange, kFirstStep + static_cast<uint64_t>(round), deadline));
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += in[i];
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] = added(sum[i], in[i]);
   }
   return absl::OkStatus();
 }
