@@ -1,17 +1,17 @@
 #include "runtime/mesh_operations.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace farhop::runtime {
 namespace {
 
-enum class Kind : uint64_t { kBarrier = 1, kReduceScatter, kAllGather, kGather, kAllGatherStrings, kBroadcast };
+enum class Kind : uint64_t { kBarrier = 1, kReduceScatter, kGather, kAllGatherStrings, kBroadcast };
 
 const char* nameOf(uint64_t kind) {
   switch (static_cast<Kind>(kind)) {
     case Kind::kBarrier: return "a barrier";
     case Kind::kReduceScatter: return "a reduction";
-    case Kind::kAllGather: return "the second half of a reduction";
     case Kind::kGather: return "a gather";
     case Kind::kAllGatherStrings: return "an all-gather";
     case Kind::kBroadcast: return "a broadcast";
@@ -25,8 +25,8 @@ struct Call {
   uint64_t element;  // a code of the element type
 };
 
-// Steps of one operation: the comparison takes the first two.
-constexpr uint64_t kFirstStep = 2;
+// Steps of one operation: the comparison takes the first.
+constexpr uint64_t kFirstStep = 1;
 
 // A collective that cannot go on: the other ranks must not wait for this one.
 absl::Status giveUp(GlooMesh& mesh, absl::Status status) {
@@ -40,24 +40,21 @@ absl::Status step(GlooMesh& mesh, const MeshExchange& exchange, uint64_t number,
   return status;
 }
 
+// Compares with the rank behind: it is the one whose data this rank takes in a ring, and every disagreement
+// shows between some two neighbours. Whoever sees it ends the operation for all.
 absl::Status begin(GlooMesh& mesh, const Call& own, Deadline deadline) {
   mesh.beginOperation();
-  const int next = (mesh.rank() + 1) % mesh.size(), previous = (mesh.rank() - 1 + mesh.size()) % mesh.size();
-  // Both ways round: each of two neighbours that disagree is to know it.
-  for (const auto& [to, from] : {std::pair{next, previous}, std::pair{previous, next}}) {
-    Call other{};
-    MeshExchange exchange{to, std::as_bytes(std::span(&own, 1)), from, std::as_writable_bytes(std::span(&other, 1))};
-    FARHOP_RETURN_IF_ERROR(step(mesh, exchange, to == next && from == previous ? 0 : 1, deadline));
-    if (other.kind == own.kind && other.bytes == own.bytes && other.element == own.element) {
-      if (mesh.size() == 2) break;
-      continue;
-    }
-    return giveUp(mesh, absl::InvalidArgumentError(absl::StrCat(
-                            mesh.name(), ": this process calls ", nameOf(own.kind), " of ", own.bytes, " bytes while ",
-                            describePeer(mesh.peer(from)), " calls ", nameOf(other.kind), " of ", other.bytes,
-                            " bytes (or of another type); all processes must call the same, in the same order")));
-  }
-  return absl::OkStatus();
+  Call other{};
+  const int previous = (mesh.rank() - 1 + mesh.size()) % mesh.size();
+  FARHOP_RETURN_IF_ERROR(step(mesh,
+                              {(mesh.rank() + 1) % mesh.size(), std::as_bytes(std::span(&own, 1)), previous,
+                               std::as_writable_bytes(std::span(&other, 1))},
+                              0, deadline));
+  if (other.kind == own.kind && other.bytes == own.bytes && other.element == own.element) return absl::OkStatus();
+  return giveUp(mesh, absl::InvalidArgumentError(absl::StrCat(
+                          mesh.name(), ": this process calls ", nameOf(own.kind), " of ", own.bytes, " bytes while ",
+                          describePeer(mesh.peer(previous)), " calls ", nameOf(other.kind), " of ", other.bytes,
+                          " bytes (or of another type); all processes must call the same, in the same order")));
 }
 
 template <typename T>
@@ -71,6 +68,16 @@ template <typename T>
 std::span<T> slice(std::span<T> data, int parts, int part) {
   const auto [first, last] = sliceOf(data.size(), parts, part);
   return data.subspan(first, last - first);
+}
+
+// Integers wrap around, signed ones as well.
+template <typename T>
+T added(T a, T b) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  } else {
+    return a + b;
+  }
 }
 
 absl::Status tooLarge(const GlooMesh& mesh, const PeerName& who, uint64_t bytes) {
@@ -110,9 +117,10 @@ std::pair<size_t, size_t> sliceOf(size_t elements, int parts, int part) {
 absl::Status meshBarrier(GlooMesh& mesh, Deadline deadline) {
   if (mesh.size() == 1) return absl::OkStatus();
   FARHOP_RETURN_IF_ERROR(begin(mesh, {static_cast<uint64_t>(Kind::kBarrier), 0, 0}, deadline));
-  // Dissemination: after the round of distance d, a rank knows of the 2d ranks behind it.
+  // Dissemination: after the round of distance d, a rank knows of the 2d ranks behind it. The comparison was
+  // the round of distance 1.
   uint64_t number = kFirstStep;
-  for (int distance = 1; distance < mesh.size(); distance *= 2, ++number) {
+  for (int distance = 2; distance < mesh.size(); distance *= 2, ++number) {
     const std::byte out{};
     std::byte in{};
     const MeshExchange exchange{(mesh.rank() + distance) % mesh.size(), {&out, 1},
@@ -136,7 +144,7 @@ absl::Status meshReduceScatter(GlooMesh& mesh, std::span<T> data, Deadline deadl
     const MeshExchange exchange{(rank + 1) % size, std::as_bytes(out), (rank - 1 + size) % size,
                                 std::as_writable_bytes(in)};
     FARHOP_RETURN_IF_ERROR(step(mesh, exchange, kFirstStep + static_cast<uint64_t>(round), deadline));
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += in[i];
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] = added(sum[i], in[i]);
   }
   return absl::OkStatus();
 }
@@ -145,8 +153,7 @@ template <typename T>
 absl::Status meshAllGather(GlooMesh& mesh, std::span<T> data, Deadline deadline) {
   const int size = mesh.size(), rank = mesh.rank();
   if (size == 1) return absl::OkStatus();
-  FARHOP_RETURN_IF_ERROR(
-      begin(mesh, {static_cast<uint64_t>(Kind::kAllGather), data.size_bytes(), elementCode<T>()}, deadline));
+  mesh.beginOperation();
   for (int round = 0; round + 1 < size; ++round) {
     const std::span<T> out = slice(data, size, (rank - round + size) % size);
     const std::span<T> in = slice(data, size, (rank - round - 1 + size) % size);

@@ -1,8 +1,8 @@
 // Collective operations over one mesh: the textbook ring, dissemination and root algorithms.
 //
-// All ranks call the same operations in the same order. An operation starts by comparing, with both
-// neighbours in the ring, what is being called; a mismatch is InvalidArgument naming the neighbour, before
-// any data moves (Gloo would otherwise end the process). Any error breaks the mesh. Not thread-safe.
+// All ranks call the same operations in the same order. An operation starts by comparing, round the ring, what is
+// being called; a mismatch is InvalidArgument naming the neighbour, before any data moves (Gloo would otherwise
+// end the process). Any error breaks the mesh. Not thread-safe.
 #pragma once
 
 #include <span>
@@ -26,8 +26,8 @@ std::pair<size_t, size_t> sliceOf(size_t elements, int parts, int part);
 absl::Status meshBarrier(GlooMesh& mesh, Deadline deadline);
 
 // T: float, double, int64_t, uint64_t. The same length on all ranks.
-// reduceScatter leaves the sum over all ranks in slice `rank` of `data`, and garbage in the others; allGather
-// takes slice `rank` from each rank to all. Each slice is summed by one rank, in ring order, so that after
+// reduceScatter leaves the sum over all ranks in slice `rank` of `data`, and garbage in the others; allGather,
+// which follows a reduceScatter of as much data, takes slice `rank` from each rank to all. Each slice is summed by one rank, in ring order, so that after
 // both all ranks hold the same bits.
 template <typename T>
 absl::Status meshReduceScatter(GlooMesh& mesh, std::span<T> data, Deadline deadline);
