@@ -21,10 +21,11 @@ std::string contentOf(const std::string& path) {
 
 [[noreturn]] void executeFarhop(const std::vector<std::string>& argv, const TemporaryDirectory& directory,
                                 int stdoutFd) {
-  const int null = ::open("/dev/null", O_RDONLY);
-  const int out =
-      stdoutFd >= 0 ? stdoutFd : ::open((directory / "out").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  const int err = ::open((directory / "err").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int out = stdoutFd >= 0
+                      ? stdoutFd
+                      : ::open((directory / "out").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const int err = ::open((directory / "err").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   ::dup2(null, 0);
   ::dup2(out, 1);
   ::dup2(err, 2);

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/socket.h"
@@ -35,6 +36,19 @@ int listenerPort(const LaunchContract& contract) {
   return port.ok() ? *port : -1;
 }
 
+// What the descriptors from 3 on refer to.
+std::vector<std::string> descriptors() {
+  std::vector<std::string> result;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;  // the iterator's own is gone or a directory
+    const std::string target = std::filesystem::read_symlink(entry.path(), closed);
+    if (!closed && std::atoi(entry.path().filename().c_str()) > 2 && target.rfind("/proc/", 0) != 0) {
+      result.push_back(target);
+    }
+  }
+  return result;
+}
+
 // One line of JSON: place, arguments in hex (they may be any bytes), the variables of interest.
 int describe(const LaunchContract& contract, int argc, char** argv) {
   nlohmann::json result;
@@ -47,6 +61,7 @@ int describe(const LaunchContract& contract, int argc, char** argv) {
   result["token"] = contract.token;
   result["graph"] = contract.graph;
   result["start"] = farhop::runtime::formatStartMode(contract.start);
+  result["descriptors"] = descriptors();
   result["listenerPort"] = listenerPort(contract);
   for (int i = 0; i < argc; ++i) result["argv"].push_back(hex(argv[i]));
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
