@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <absl/strings/str_join.h>
+
 #include "base/memory_info.h"
 #include "benchmarks/limits_bench.h"
 #include "benchmarks/sampler_cases.h"
@@ -28,7 +30,7 @@ struct SamplerBenchOptions {
   int repetitions = 9;
   uint64_t seed = 1;
   bool small = false;
-  std::string only;
+  std::vector<std::string> only;
   std::string json;
 };
 
@@ -72,6 +74,11 @@ class SamplerBench {
       workers_[i]->run([&] { counters_[i] = std::make_unique<PerfCounters>(); });
     }
     addCases();
+    for (const std::string& name : options_.only) {
+      if (std::find(names_.begin(), names_.end(), name) != names_.end()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no case '", name, "'; there are: ", absl::StrJoin(names_, "; ")));
+    }
     FARHOP_ASSIGN_OR_RETURN(const BatchPlan plan, BatchPlan::make(*graph_, options_.seed, options_.batchSize,
                                                                   options_.batches * workers_.size()));
     plan_ = plan;
@@ -92,7 +99,9 @@ class SamplerBench {
 
   template <typename Make>
   void addCase(const std::string& name, size_t threads, const Make& make) {
-    if (!options_.only.empty() && name.find(options_.only) == std::string::npos) return;
+    names_.push_back(name);
+    const std::vector<std::string>& only = options_.only;
+    if (!only.empty() && std::find(only.begin(), only.end(), name) == only.end()) return;
     Case entry;
     entry.name = name;
     for (size_t thread = 0; thread < threads; ++thread) {
@@ -233,6 +242,7 @@ class SamplerBench {
   std::optional<BatchPlan> plan_;
   std::vector<std::unique_ptr<PerfCounters>> counters_;  // [worker]
   std::vector<std::unique_ptr<PinnedWorker>> workers_;
+  std::vector<std::string> names_;  // of all cases that this machine can run
   std::vector<Case> cases_;
   std::unique_ptr<ReadLimit> limit_;
 };
@@ -263,7 +273,7 @@ void addSamplerBench(CLI::App& app, absl::Status* status) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command->add_option("--seed", options->seed, "Seed of the order of seeds and of the draws")->capture_default_str();
-  command->add_option("--case", options->only, "Only cases whose name contains this");
+  command->add_option("--case", options->only, "Only the case of this name; may be repeated");
   command->add_flag("--small", options->small, "A size for tests; its figures mean nothing");
   command->add_option("--json", options->json, "Also write the rows to this file");
   command->callback([options, status] { *status = runSampler(*options); });
