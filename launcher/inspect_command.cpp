@@ -57,7 +57,8 @@ std::string schemaTables(const partition::GraphStore& store) {
   return text + "\n" + formatTable(splits);
 }
 
-void printText(const partition::GraphStore& store, const StoreSummary& summary, const VerifyResult* verified) {
+void printText(const partition::GraphStore& store, const StoreSummary& summary,
+               const VerifyResult* verified) {
   const partition::Manifest& manifest = store.manifest();
   std::cout << "store      " << store.directory() << "\n"
             << "format     version " << partition::kStoreFormatVersion << "\n"
@@ -65,16 +66,17 @@ void printText(const partition::GraphStore& store, const StoreSummary& summary, 
   if (!manifest.task.empty() || manifest.numClasses > 0) {
     std::cout << "task       " << manifest.task << ", " << manifest.numClasses << " classes\n";
   }
-  std::cout << "partitions " << store.numPartitions() << " by " << (manifest.method.empty() ? "-" : manifest.method)
-            << ", seed " << manifest.seed << "\n"
-            << "edge cut   " << formatCount(summary.cutEdges) << " of " << formatCount(summary.forwardEdges) << " ("
-            << formatShare(summary.cutEdges, summary.forwardEdges) << ")\n\n"
+  std::cout << "partitions " << store.numPartitions() << " by "
+            << (manifest.method.empty() ? "-" : manifest.method) << ", seed " << manifest.seed << "\n"
+            << "edge cut   " << formatCount(summary.cutEdges) << " of " << formatCount(summary.forwardEdges)
+            << " (" << formatShare(summary.cutEdges, summary.forwardEdges) << ")\n\n"
             << schemaTables(store) << "\n"
             << summaryTable(summary);
   if (verified != nullptr) {
     std::cout << "\n";
     for (const std::string& check : verified->checks) std::cout << "verify     " << check << "\n";
-    std::cout << "verify     " << (verified->status.ok() ? "the store is sound" : "the store is NOT sound") << "\n";
+    std::cout << "verify     " << (verified->status.ok() ? "the store is sound" : "the store is NOT sound")
+              << "\n";
   }
   std::cout << std::flush;
 }
@@ -89,7 +91,8 @@ Json featuresJson(const std::vector<partition::FeatureSpec>& features) {
   return list;
 }
 
-void printJson(const partition::GraphStore& store, const StoreSummary& summary, const VerifyResult* verified) {
+void printJson(const partition::GraphStore& store, const StoreSummary& summary,
+               const VerifyResult* verified) {
   const partition::Manifest& manifest = store.manifest();
   const partition::Schema& schema = store.schema();
   Json json = {{"store", store.directory()},
@@ -106,7 +109,8 @@ void printJson(const partition::GraphStore& store, const StoreSummary& summary, 
   }
   Json& relations = json["relations"] = Json::array();
   for (size_t r = 0; r < schema.relations.size(); ++r) {
-    Json relation = {{"name", schema.relationText(static_cast<int>(r))}, {"edges", schema.relations[r].count}};
+    Json relation = {{"name", schema.relationText(static_cast<int>(r))},
+                     {"edges", schema.relations[r].count}};
     const int forward = schema.relations[r].reverseOf;
     if (forward >= 0) relation["reverse_of"] = schema.relationText(forward);
     relation["features"] = featuresJson(schema.relations[r].features);
@@ -146,7 +150,8 @@ void addInspectCommand(CLI::App& app, int* exitCode) {
   auto arguments = std::make_shared<InspectArguments>();
   CLI::App* command = app.add_subcommand("inspect", "Print what a graph store holds, and check it");
   command->add_option("STORE", arguments->store, "Directory of the store")->required();
-  command->add_flag("--verify", arguments->verify, "Check every checksum and every invariant; reads all of the store");
+  command->add_flag("--verify", arguments->verify,
+                    "Check every checksum and every invariant; reads all of the store");
   command->add_flag("--json", arguments->json, "Print JSON");
   command->callback([arguments, exitCode] {
     const absl::Status status = runInspect(*arguments);

@@ -48,29 +48,38 @@ class Stopwatch {
   SteadyClock::time_point last_ = SteadyClock::now();
 };
 
-void progress(const std::string& line) { std::cerr << "farhop partition: " << line << std::endl; }
+void progress(const std::string& line) {
+  std::cerr << "farhop partition: " << line << std::endl;
+}
 
-std::string seconds(double value) { return formatFixed(value, 2) + " s"; }
+std::string seconds(double value) {
+  return formatFixed(value, 2) + " s";
+}
 
-void printResult(const PartitionArguments& arguments, const partition::GraphStore& store, const StoreSummary& summary,
-                 const Seconds& times) {
-  const auto balance = [&](uint64_t PartitionFigures::*figure) { return formatFixed(imbalance(summary, figure), 3); };
+void printResult(const PartitionArguments& arguments, const partition::GraphStore& store,
+                 const StoreSummary& summary, const Seconds& times) {
+  const auto balance = [&](uint64_t PartitionFigures::*figure) {
+    return formatFixed(imbalance(summary, figure), 3);
+  };
   const PartitionFigures total = summary.total();
-  const auto line = [](const std::string& name, const std::string& value) { return name + "  " + value + "\n"; };
+  const auto line = [](const std::string& name, const std::string& value) {
+    return name + "  " + value + "\n";
+  };
   std::cout << line("store      ", arguments.out)
-            << line("graph      ", absl::StrCat(store.manifest().dataset, store.manifest().dataset.empty() ? "" : ": ",
-                                               formatCount(total.nodes), " nodes, ", formatCount(summary.forwardEdges),
-                                               " edges",
-                                               arguments.addReverse ? ", reverse edges added" : ""))
+            << line("graph      ",
+                    absl::StrCat(store.manifest().dataset, store.manifest().dataset.empty() ? "" : ": ",
+                                 formatCount(total.nodes), " nodes, ", formatCount(summary.forwardEdges),
+                                 " edges", arguments.addReverse ? ", reverse edges added" : ""))
             << line("partitions ", absl::StrCat(store.numPartitions(), " by ", arguments.method, ", seed ",
-                                               arguments.options.seed))
+                                                arguments.options.seed))
             << line("edge cut   ", absl::StrCat(formatCount(summary.cutEdges), " edges (",
-                                               formatShare(summary.cutEdges, summary.forwardEdges), ")"))
+                                                formatShare(summary.cutEdges, summary.forwardEdges), ")"))
             << line("balance    ", absl::StrCat("largest / mean: nodes ", balance(&PartitionFigures::nodes),
-                                               ", train seeds ", balance(&PartitionFigures::trainSeeds), ", in-edges ",
-                                               balance(&PartitionFigures::edges)))
-            << line("time       ", absl::StrCat(seconds(times.total()), " (read ", seconds(times.read), ", assign ",
-                                               seconds(times.assign), ", write ", seconds(times.write), ")"))
+                                                ", train seeds ", balance(&PartitionFigures::trainSeeds),
+                                                ", in-edges ", balance(&PartitionFigures::edges)))
+            << line("time       ",
+                    absl::StrCat(seconds(times.total()), " (read ", seconds(times.read), ", assign ",
+                                 seconds(times.assign), ", write ", seconds(times.write), ")"))
             << line("peak memory", formatBytes(peakResidentBytes())) << "\n"
             << summaryTable(summary) << std::flush;
 }
@@ -86,11 +95,12 @@ absl::Status writeJson(const PartitionArguments& arguments, const partition::Gra
   json["parts"] = store.numPartitions();
   json["nodes"] = total.nodes;
   json["edges"] = total.edges;
-  json["seconds"] = {{"read", times.read}, {"assign", times.assign}, {"write", times.write}, {"total", times.total()}};
+  json["seconds"] = {
+      {"read", times.read}, {"assign", times.assign}, {"write", times.write}, {"total", times.total()}};
   json["peak_rss_bytes"] = peakResidentBytes();
   json.update(summaryJson(summary));
-  return writeFileAtomically(arguments.jsonFile,
-                             json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  return writeFileAtomically(
+      arguments.jsonFile, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 absl::Status runPartition(PartitionArguments arguments) {
@@ -98,7 +108,8 @@ absl::Status runPartition(PartitionArguments arguments) {
   Seconds times;
   Stopwatch watch;
   progress(absl::StrCat("reading ", arguments.raw));
-  FARHOP_ASSIGN_OR_RETURN(partition::Dataset dataset, partition::readDataset(arguments.raw, {arguments.task}));
+  FARHOP_ASSIGN_OR_RETURN(partition::Dataset dataset,
+                          partition::readDataset(arguments.raw, {arguments.task}));
   times.read = watch.lap();
 
   progress(absl::StrCat("assigning nodes to ", arguments.options.parts, " partitions by ", arguments.method));
@@ -126,8 +137,10 @@ absl::Status runPartition(PartitionArguments arguments) {
 
 void addPartitionCommand(CLI::App& app, int* exitCode) {
   auto arguments = std::make_shared<PartitionArguments>();
-  CLI::App* command = app.add_subcommand("partition", "Cut a data set into partitions and write a graph store");
-  command->add_option("RAW", arguments->raw, "Data set: a directory with metadata.yaml, or that file")->required();
+  CLI::App* command =
+      app.add_subcommand("partition", "Cut a data set into partitions and write a graph store");
+  command->add_option("RAW", arguments->raw, "Data set: a directory with metadata.yaml, or that file")
+      ->required();
   command->add_option("--out", arguments->out, "Directory of the store to write")->required();
   command->add_option("--parts", arguments->options.parts, "Number of partitions (at least one per machine)")
       ->required()
@@ -138,8 +151,10 @@ void addPartitionCommand(CLI::App& app, int* exitCode) {
   command->add_option("--seed", arguments->options.seed, "Fixes the result")->capture_default_str();
   command->add_flag("--balance-train,!--no-balance-train", arguments->options.balanceTrain,
                     "Also give every partition its share of the train seeds (the default)");
-  command->add_flag("--add-reverse", arguments->addReverse, "Add a relation rev_NAME for every relation NAME");
-  command->add_option("--task", arguments->task, "Task whose sets become splits; the first one if not given, or none");
+  command->add_flag("--add-reverse", arguments->addReverse,
+                    "Add a relation rev_NAME for every relation NAME");
+  command->add_option("--task", arguments->task,
+                      "Task whose sets become splits; the first one if not given, or none");
   command->add_flag("--force", arguments->force, "Replace the store if there is one");
   command->add_option("--json", arguments->jsonFile, "Also write the figures to this file");
   command->callback([arguments, exitCode] {

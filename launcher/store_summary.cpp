@@ -80,13 +80,15 @@ double imbalance(const StoreSummary& summary, uint64_t PartitionFigures::*figure
     sum += p.*figure;
   }
   if (sum == 0) return 1;
-  return static_cast<double>(largest) * static_cast<double>(summary.partitions.size()) / static_cast<double>(sum);
+  return static_cast<double>(largest) * static_cast<double>(summary.partitions.size()) /
+         static_cast<double>(sum);
 }
 
 std::string summaryTable(const StoreSummary& summary) {
   std::vector<std::vector<std::string>> rows = {
       {"partition", "nodes", "train seeds", "in-edges", "remote", "halo nodes", "halo / nodes", "features"}};
-  for (size_t k = 0; k < summary.partitions.size(); ++k) rows.push_back(tableRow(std::to_string(k), summary.partitions[k]));
+  for (size_t k = 0; k < summary.partitions.size(); ++k)
+    rows.push_back(tableRow(std::to_string(k), summary.partitions[k]));
   rows.push_back(tableRow("all", summary.total()));
   return formatTable(rows);
 }

@@ -7,8 +7,8 @@
 
 namespace farhop::launcher {
 
-// The first row is the heading. Columns of numbers are right-aligned, the first and those of text left-aligned;
-// rows may be shorter than the heading. Ends with a newline.
+// The first row is the heading. Columns of numbers are right-aligned, the first and those of text
+// left-aligned; rows may be shorter than the heading. Ends with a newline.
 std::string formatTable(const std::vector<std::vector<std::string>>& rows);
 
 std::string formatCount(uint64_t count);              // "63,700"

@@ -11,32 +11,33 @@ namespace {
 absl::Status checkFeatures(absl::string_view whose, uint64_t count, const std::vector<FeatureSpec>& specs,
                            const std::vector<FeatureColumn>& columns) {
   if (specs.size() != columns.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(whose, " describes ", specs.size(), " features and has ",
-                                                   columns.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(whose, " describes ", specs.size(), " features and has ", columns.size()));
   }
   std::set<std::string> names;
   for (size_t i = 0; i < specs.size(); ++i) {
     FARHOP_RETURN_IF_ERROR(checkName(absl::StrCat("a feature of ", whose), specs[i].name));
     if (!names.insert(specs[i].name).second) {
-      return absl::InvalidArgumentError(absl::StrCat(columns[i].origin, ": ", whose, " has two features '",
-                                                     specs[i].name, "'"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(columns[i].origin, ": ", whose, " has two features '", specs[i].name, "'"));
     }
     if (columns[i].rows != count) {
-      return absl::InvalidArgumentError(absl::StrCat(columns[i].origin, ": feature '", specs[i].name, "' has ",
-                                                     columns[i].rows, " rows, but ", whose, " has ", count));
+      return absl::InvalidArgumentError(absl::StrCat(columns[i].origin, ": feature '", specs[i].name,
+                                                     "' has ", columns[i].rows, " rows, but ", whose, " has ",
+                                                     count));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status checkEndpoints(const Dataset& dataset, int relation, const IdColumn& column, const NodeType& type,
-                            absl::string_view end) {
+absl::Status checkEndpoints(const Dataset& dataset, int relation, const IdColumn& column,
+                            const NodeType& type, absl::string_view end) {
   for (uint64_t edge = 0; edge < column.size(); ++edge) {
     if (column[edge] < type.count) continue;
-    return absl::OutOfRangeError(absl::StrCat(dataset.edges[relation].origin, ": the ", end, " of edge ", edge, " of ",
-                                              dataset.schema.relationText(relation), " is ", column.text(edge),
-                                              ", but type '", type.name, "' has ", type.count, " nodes (0 to ",
-                                              static_cast<int64_t>(type.count) - 1, ")"));
+    return absl::OutOfRangeError(absl::StrCat(
+        dataset.edges[relation].origin, ": the ", end, " of edge ", edge, " of ",
+        dataset.schema.relationText(relation), " is ", column.text(edge), ", but type '", type.name, "' has ",
+        type.count, " nodes (0 to ", static_cast<int64_t>(type.count) - 1, ")"));
   }
   return absl::OkStatus();
 }
@@ -54,15 +55,16 @@ absl::Status checkNodeTypes(const Dataset& dataset) {
     if (!names.insert(type.name).second) {
       return absl::InvalidArgumentError(absl::StrCat("two node types are called '", type.name, "'"));
     }
-    FARHOP_RETURN_IF_ERROR(checkFeatures(absl::StrCat("node type '", type.name, "'"), type.count, type.features,
-                                         dataset.nodeFeatures[t]));
+    FARHOP_RETURN_IF_ERROR(checkFeatures(absl::StrCat("node type '", type.name, "'"), type.count,
+                                         type.features, dataset.nodeFeatures[t]));
   }
   return absl::OkStatus();
 }
 
 absl::Status checkRelations(const Dataset& dataset) {
   const Schema& schema = dataset.schema;
-  if (dataset.edges.size() != schema.relations.size() || dataset.edgeFeatures.size() != schema.relations.size()) {
+  if (dataset.edges.size() != schema.relations.size() ||
+      dataset.edgeFeatures.size() != schema.relations.size()) {
     return absl::InvalidArgumentError("edges and edge features are not given for every relation");
   }
   std::set<std::string> names;
@@ -73,7 +75,8 @@ absl::Status checkRelations(const Dataset& dataset) {
     const int types = static_cast<int>(schema.nodeTypes.size());
     if (relation.source < 0 || relation.source >= types || relation.destination < 0 ||
         relation.destination >= types) {
-      return absl::InvalidArgumentError(absl::StrCat("relation '", relation.name, "' is between unknown node types"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("relation '", relation.name, "' is between unknown node types"));
     }
     const std::string text = schema.relationText(r);
     if (!names.insert(text).second) {
@@ -82,10 +85,11 @@ absl::Status checkRelations(const Dataset& dataset) {
     const EdgeList& edges = dataset.edges[i];
     if (edges.source.size() != relation.count || edges.destination.size() != relation.count) {
       return absl::InvalidArgumentError(absl::StrCat(edges.origin, ": ", text, " has ", edges.source.size(),
-                                                     " sources, ", edges.destination.size(), " destinations and a count of ",
-                                                     relation.count));
+                                                     " sources, ", edges.destination.size(),
+                                                     " destinations and a count of ", relation.count));
     }
-    FARHOP_RETURN_IF_ERROR(checkEndpoints(dataset, r, edges.source, schema.nodeTypes[relation.source], "source"));
+    FARHOP_RETURN_IF_ERROR(
+        checkEndpoints(dataset, r, edges.source, schema.nodeTypes[relation.source], "source"));
     FARHOP_RETURN_IF_ERROR(
         checkEndpoints(dataset, r, edges.destination, schema.nodeTypes[relation.destination], "destination"));
     FARHOP_RETURN_IF_ERROR(checkFeatures(text, relation.count, relation.features, dataset.edgeFeatures[i]));
@@ -102,14 +106,15 @@ absl::Status checkSplits(const Dataset& dataset) {
     }
     const NodeType& type = dataset.schema.nodeTypes[split.nodeType];
     if (!seen.insert({split.name, split.nodeType}).second) {
-      return absl::InvalidArgumentError(absl::StrCat("split '", split.name, "' of '", type.name, "' is given twice"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("split '", split.name, "' of '", type.name, "' is given twice"));
     }
     if (!std::is_sorted(split.ids.begin(), split.ids.end())) {
       return absl::InvalidArgumentError(absl::StrCat("split '", split.name, "' is not ascending"));
     }
     if (!split.ids.empty() && split.ids.back() >= type.count) {
-      return absl::OutOfRangeError(absl::StrCat("split '", split.name, "' has seed ", split.ids.back(), ", but type '",
-                                                type.name, "' has ", type.count, " nodes"));
+      return absl::OutOfRangeError(absl::StrCat("split '", split.name, "' has seed ", split.ids.back(),
+                                                ", but type '", type.name, "' has ", type.count, " nodes"));
     }
   }
   return absl::OkStatus();

@@ -45,10 +45,10 @@ struct SplitSeeds {
 // Copies share the arrays.
 struct Dataset {
   std::string name;
-  std::string task;         // the task whose sets became `splits`; empty without one
-  int64_t numClasses = 0;   // of that task; 0 where not said
-  Schema schema;            // no reverse relations
-  std::vector<EdgeList> edges;                           // by relation
+  std::string task;             // the task whose sets became `splits`; empty without one
+  int64_t numClasses = 0;       // of that task; 0 where not said
+  Schema schema;                // no reverse relations
+  std::vector<EdgeList> edges;  // by relation
   std::vector<std::vector<FeatureColumn>> nodeFeatures;  // by node type, as in its NodeType::features
   std::vector<std::vector<FeatureColumn>> edgeFeatures;  // by relation, as in its Relation::features
   std::vector<SplitSeeds> splits;                        // at most one per (name, node type)

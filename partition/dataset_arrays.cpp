@@ -16,13 +16,14 @@ absl::StatusOr<std::shared_ptr<const NpyArray>> openNumpy(const std::string& pat
 }
 
 absl::Status unknownFormat(const std::string& path, const std::string& format, absl::string_view known) {
-  return absl::InvalidArgumentError(absl::StrCat(path, ": format '", format, "' is not read (", known,
-                                                 " is); convert it with numpy.save"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": format '", format, "' is not read (", known, " is); convert it with numpy.save"));
 }
 
 std::string shapeText(const NpyArray& array) {
   std::string text = "(";
-  for (size_t i = 0; i < array.shape().size(); ++i) absl::StrAppend(&text, i == 0 ? "" : ", ", array.shape()[i]);
+  for (size_t i = 0; i < array.shape().size(); ++i)
+    absl::StrAppend(&text, i == 0 ? "" : ", ", array.shape()[i]);
   return text + ")";
 }
 
@@ -30,12 +31,12 @@ absl::StatusOr<EdgeList> readNumpyEdges(const std::string& path) {
   FARHOP_ASSIGN_OR_RETURN(auto array, openNumpy(path));
   const std::vector<uint64_t>& shape = array->shape();
   if (!isIntegerDType(array->dtype())) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " holds ", dtypeName(array->dtype()),
-                                                   "; edges must be integers"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " holds ", dtypeName(array->dtype()), "; edges must be integers"));
   }
   if (shape.size() != 2 || (shape[0] != 2 && shape[1] != 2)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " has shape ", shapeText(*array),
-                                                   "; edges must be of shape (2, E) or (E, 2)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has shape ", shapeText(*array), "; edges must be of shape (2, E) or (E, 2)"));
   }
   const bool sourcesFirst = shape[0] == 2;
   const uint64_t edges = sourcesFirst ? shape[1] : shape[0];
@@ -48,7 +49,8 @@ absl::StatusOr<EdgeList> readNumpyEdges(const std::string& path) {
   return list;
 }
 
-// Parses one csv file; a line is "source,destination" with blanks and a carriage return allowed around numbers.
+// Parses one csv file; a line is "source,destination" with blanks and a carriage return allowed around
+// numbers.
 class EdgeCsvReader {
  public:
   EdgeCsvReader(std::string path, absl::string_view text) : path_(std::move(path)), text_(text) {}
@@ -68,7 +70,8 @@ class EdgeCsvReader {
                                                        "' is not an edge (source,destination)"));
       }
       if (from < 0 || to < 0) {
-        return absl::OutOfRangeError(absl::StrCat(path_, ":", number, ": a node id is negative: ", line.substr(0, 60)));
+        return absl::OutOfRangeError(
+            absl::StrCat(path_, ":", number, ": a node id is negative: ", line.substr(0, 60)));
       }
       source.push_back(static_cast<uint64_t>(from));
       destination.push_back(static_cast<uint64_t>(to));
@@ -100,37 +103,41 @@ absl::StatusOr<EdgeList> readEdges(const std::string& path, const std::string& f
   if (format == "numpy") return readNumpyEdges(path);
   if (format != "csv") return unknownFormat(path, format, "numpy or csv");
   FARHOP_ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
-  return EdgeCsvReader(path, {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}).read();
+  return EdgeCsvReader(path, {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()})
+      .read();
 }
 
 absl::StatusOr<IdColumn> readIds(const std::string& path, const std::string& format) {
   if (format != "numpy") return unknownFormat(path, format, "numpy");
   FARHOP_ASSIGN_OR_RETURN(auto array, openNumpy(path));
   if (!isIntegerDType(array->dtype())) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " holds ", dtypeName(array->dtype()),
-                                                   "; node ids must be integers"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " holds ", dtypeName(array->dtype()), "; node ids must be integers"));
   }
   if (array->shape().size() == 2) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " has shape ", shapeText(*array),
-                                                   ": seeds that are edges are not read, only nodes. Choose a task of "
-                                                   "node seeds with --task NAME, or none with --task none"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has shape ", shapeText(*array),
+                     ": seeds that are edges are not read, only nodes. Choose a task of "
+                     "node seeds with --task NAME, or none with --task none"));
   }
   if (array->shape().size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " has shape ", shapeText(*array),
-                                                   "; node ids must be one-dimensional"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has shape ", shapeText(*array), "; node ids must be one-dimensional"));
   }
   const uint64_t count = array->elements();
   return IdColumn::view(std::move(array), 0, 1, count);
 }
 
-absl::StatusOr<FeatureArray> readFeature(const std::string& path, const std::string& format, const std::string& name) {
+absl::StatusOr<FeatureArray> readFeature(const std::string& path, const std::string& format,
+                                         const std::string& name) {
   if (format != "numpy") return unknownFormat(path, format, "numpy");
   FARHOP_ASSIGN_OR_RETURN(auto array, openNumpy(path));
   const std::vector<uint64_t>& shape = array->shape();
   if (shape.empty()) return absl::InvalidArgumentError(absl::StrCat(path, " is a single number, not rows"));
   if (array->header().fortranOrder && shape.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        path, " is in Fortran order, so a row does not lie in one piece; save numpy.ascontiguousarray(...) of it"));
+        path,
+        " is in Fortran order, so a row does not lie in one piece; save numpy.ascontiguousarray(...) of it"));
   }
   FeatureArray feature;
   feature.spec = {name, array->dtype(), std::vector<uint64_t>(shape.begin() + 1, shape.end())};

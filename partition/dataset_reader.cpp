@@ -26,7 +26,8 @@ absl::Status splitEdgeType(const YamlReader& where, const std::string& text, std
   const size_t first = text.find(':');
   const size_t second = first == std::string::npos ? first : text.find(':', first + 1);
   if (second == std::string::npos || text.find(':', second + 1) != std::string::npos) {
-    return where.error(absl::StrCat("edge type '", text.substr(0, 200), "' is not of the form source:relation:destination"));
+    return where.error(
+        absl::StrCat("edge type '", text.substr(0, 200), "' is not of the form source:relation:destination"));
   }
   (*parts)[0] = text.substr(0, first);
   (*parts)[1] = text.substr(first + 1, second - first - 1);
@@ -40,17 +41,20 @@ class DatasetReader {
       : directory_(std::move(directory)), options_(options) {}
 
   absl::StatusOr<Dataset> read(const YamlReader& root) {
-    if (!root.isMap()) return root.error("this is not a mapping; see docs/store-format.md for what it should hold");
+    if (!root.isMap())
+      return root.error("this is not a mapping; see docs/store-format.md for what it should hold");
     if (!root.has("graph") && root.has("graph_topology")) {
-      return root.error("this describes a data set that GraphBolt has preprocessed; give the raw one (usually the "
-                        "directory above)");
+      return root.error(
+          "this describes a data set that GraphBolt has preprocessed; give the raw one (usually the "
+          "directory above)");
     }
     FARHOP_ASSIGN_OR_RETURN(dataset_.name, root.textOr("dataset_name", ""));
     FARHOP_ASSIGN_OR_RETURN(YamlReader graph, root.required("graph"));
     FARHOP_RETURN_IF_ERROR(readNodes(graph));
     FARHOP_RETURN_IF_ERROR(readRelations(graph));
     FARHOP_RETURN_IF_ERROR(readFeatures(root, false));
-    // Attributes for sampling (weights, times) are features like others here; GraphBolt lists some in both places.
+    // Attributes for sampling (weights, times) are features like others here; GraphBolt lists some in both
+    // places.
     FARHOP_RETURN_IF_ERROR(readFeatures(graph, true));
     // Before the tasks, which index nodes by what is checked here.
     FARHOP_RETURN_IF_ERROR(checkDataset(dataset_));
@@ -70,7 +74,8 @@ class DatasetReader {
       const absl::Status named = checkName("a node type", type.name);
       if (!named.ok()) return entry.error(named.message());
       for (const NodeType& other : schema().nodeTypes) {
-        if (other.name == type.name) return entry.error(absl::StrCat("node type '", type.name, "' is listed twice"));
+        if (other.name == type.name)
+          return entry.error(absl::StrCat("node type '", type.name, "' is listed twice"));
       }
       schema().nodeTypes.push_back(std::move(type));
       return absl::OkStatus();
@@ -105,7 +110,8 @@ class DatasetReader {
     } else if (schema().nodeTypes.size() == 1) {
       relation.name = kHomogeneousRelation;
     } else {
-      return entry.error("an edge type is needed where there are several node types (type: source:relation:destination)");
+      return entry.error(
+          "an edge type is needed where there are several node types (type: source:relation:destination)");
     }
     const absl::Status named = checkName("a relation", relation.name);
     if (!named.ok()) return entry.error(named.message());
@@ -145,7 +151,8 @@ class DatasetReader {
       FARHOP_ASSIGN_OR_RETURN(std::string typeName, entry.text("type"));
       FARHOP_ASSIGN_OR_RETURN(type, nodeType(entry, typeName));
     }
-    return addFeature(entry, name, skipKnown, &schema().nodeTypes[type].features, &dataset_.nodeFeatures[type]);
+    return addFeature(entry, name, skipKnown, &schema().nodeTypes[type].features,
+                      &dataset_.nodeFeatures[type]);
   }
 
   absl::Status readEdgeFeature(const YamlReader& entry, const std::string& name, bool skipKnown) {
@@ -156,7 +163,8 @@ class DatasetReader {
       if (!index.ok()) return entry.error(index.status().message());
       relation = *index;
     }
-    return addFeature(entry, name, skipKnown, &schema().relations[relation].features, &dataset_.edgeFeatures[relation]);
+    return addFeature(entry, name, skipKnown, &schema().relations[relation].features,
+                      &dataset_.edgeFeatures[relation]);
   }
 
   absl::Status addFeature(const YamlReader& entry, const std::string& name, bool skipKnown,
@@ -188,12 +196,13 @@ absl::StatusOr<Dataset> readDataset(const std::string& path, const DatasetReadOp
   const std::string directory = isDirectory ? path : std::filesystem::path(path).parent_path().string();
   auto text = readFile(file);
   if (absl::IsNotFound(text.status())) {
-    return absl::NotFoundError(absl::StrCat(file, " does not exist; a data set is a directory with a ", kYamlFile));
+    return absl::NotFoundError(
+        absl::StrCat(file, " does not exist; a data set is a directory with a ", kYamlFile));
   }
   FARHOP_RETURN_IF_ERROR(text.status());
   if (text->size() > kMaxYamlBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(file, " is ", text->size(), " bytes long; at most ", kMaxYamlBytes,
-                                                   " are read"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, " is ", text->size(), " bytes long; at most ", kMaxYamlBytes, " are read"));
   }
   try {
     const YAML::Node root = YAML::Load(*text);

@@ -14,8 +14,8 @@
 namespace farhop::partition {
 namespace {
 
-// Labels of one node type, collected over the sets. Integers become int64 with -1 where there is none, floating
-// numbers keep their type with NaN where there is none.
+// Labels of one node type, collected over the sets. Integers become int64 with -1 where there is none,
+// floating numbers keep their type with NaN where there is none.
 class LabelTable {
  public:
   LabelTable(const FeatureSpec& spec, uint64_t rows) : rows_(rows), present_(rows) {
@@ -23,9 +23,15 @@ class LabelTable {
     data_.resize(rows * spec_.rowBytes());
     const size_t elements = static_cast<size_t>(rows) * spec_.rowElements();
     switch (spec_.dtype) {
-      case DType::kInt64: fill<int64_t>(elements, -1); break;
-      case DType::kFloat64: fill<double>(elements, std::numeric_limits<double>::quiet_NaN()); break;
-      default: fill<float>(elements, std::numeric_limits<float>::quiet_NaN()); break;
+      case DType::kInt64:
+        fill<int64_t>(elements, -1);
+        break;
+      case DType::kFloat64:
+        fill<double>(elements, std::numeric_limits<double>::quiet_NaN());
+        break;
+      default:
+        fill<float>(elements, std::numeric_limits<float>::quiet_NaN());
+        break;
     }
   }
 
@@ -37,8 +43,8 @@ class LabelTable {
     const size_t rowBytes = spec_.rowBytes(), elements = spec_.rowElements();
     const DType expected = isIntegerDType(labels.spec.dtype) ? DType::kInt64 : labels.spec.dtype;
     if (expected != spec_.dtype || labels.spec.rowShape != spec_.rowShape) {
-      return absl::InvalidArgumentError(absl::StrCat(labels.column.origin,
-                                                     ": labels differ in dtype or shape from those of another set"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(labels.column.origin, ": labels differ in dtype or shape from those of another set"));
     }
     std::vector<std::byte> row(rowBytes);
     const size_t inputBytes = labels.spec.rowBytes();
@@ -52,8 +58,8 @@ class LabelTable {
       const uint64_t id = seeds[i];
       std::byte* own = data_.data() + id * rowBytes;
       if (present_[id] && std::memcmp(own, row.data(), rowBytes) != 0) {
-        return absl::InvalidArgumentError(absl::StrCat(labels.column.origin, ": node ", id,
-                                                       " has got another label before"));
+        return absl::InvalidArgumentError(
+            absl::StrCat(labels.column.origin, ": node ", id, " has got another label before"));
       }
       std::memcpy(own, row.data(), rowBytes);
       present_[id] = true;
@@ -81,13 +87,27 @@ class LabelTable {
     for (size_t i = 0; i < elements; ++i) {
       const std::byte* at = input + i * dtypeBytes(dtype);
       switch (dtype) {
-        case DType::kInt8: output[i] = load<int8_t>(at); break;
-        case DType::kInt16: output[i] = load<int16_t>(at); break;
-        case DType::kInt32: output[i] = load<int32_t>(at); break;
-        case DType::kUInt8: output[i] = load<uint8_t>(at); break;
-        case DType::kUInt16: output[i] = load<uint16_t>(at); break;
-        case DType::kUInt32: output[i] = load<uint32_t>(at); break;
-        default: output[i] = load<int64_t>(at); break;
+        case DType::kInt8:
+          output[i] = load<int8_t>(at);
+          break;
+        case DType::kInt16:
+          output[i] = load<int16_t>(at);
+          break;
+        case DType::kInt32:
+          output[i] = load<int32_t>(at);
+          break;
+        case DType::kUInt8:
+          output[i] = load<uint8_t>(at);
+          break;
+        case DType::kUInt16:
+          output[i] = load<uint16_t>(at);
+          break;
+        case DType::kUInt32:
+          output[i] = load<uint32_t>(at);
+          break;
+        default:
+          output[i] = load<int64_t>(at);
+          break;
       }
     }
   }
@@ -113,7 +133,8 @@ class TaskReader {
     const std::pair<const char*, const char*> sets[] = {
         {"train_set", "train"}, {"validation_set", "validation"}, {"test_set", "test"}};
     for (const auto& [key, name] : sets) {
-      FARHOP_RETURN_IF_ERROR(task.each(key, [&, split = name](const YamlReader& set) { return readSet(set, split); }));
+      FARHOP_RETURN_IF_ERROR(
+          task.each(key, [&, split = name](const YamlReader& set) { return readSet(set, split); }));
     }
     for (SplitSeeds& split : dataset_.splits) std::sort(split.ids.begin(), split.ids.end());
     return addLabels();
@@ -130,7 +151,8 @@ class TaskReader {
     auto index = schema.nodeTypeIndex(name);
     if (index.ok()) return *index;
     if (schema.relationIndex(name).ok()) {
-      return set.error(absl::StrCat("the seeds are edges of '", name, "', which are not read, only nodes; choose a "
+      return set.error(absl::StrCat("the seeds are edges of '", name,
+                                    "', which are not read, only nodes; choose a "
                                     "task of node seeds with --task NAME, or none with --task none"));
     }
     return set.error(index.status().message());
@@ -165,9 +187,8 @@ class TaskReader {
 
   absl::Status addSeeds(const std::string& split, int type, const IdColumn& seeds, const std::string& path) {
     const NodeType& nodeType = dataset_.schema.nodeTypes[type];
-    auto known = std::find_if(dataset_.splits.begin(), dataset_.splits.end(), [&](const SplitSeeds& s) {
-      return s.name == split && s.nodeType == type;
-    });
+    auto known = std::find_if(dataset_.splits.begin(), dataset_.splits.end(),
+                              [&](const SplitSeeds& s) { return s.name == split && s.nodeType == type; });
     if (known == dataset_.splits.end()) known = dataset_.splits.insert(known, SplitSeeds{split, type, {}});
     for (uint64_t i = 0; i < seeds.size(); ++i) {
       if (seeds[i] >= nodeType.count) {
@@ -189,7 +210,8 @@ class TaskReader {
                                                      " labels for ", seeds.size(), " seeds"));
     }
     if (!LabelTable::takes(labels.spec.dtype)) {
-      return absl::InvalidArgumentError(absl::StrCat(labels.column.origin, " holds ", dtypeName(labels.spec.dtype),
+      return absl::InvalidArgumentError(absl::StrCat(labels.column.origin, " holds ",
+                                                     dtypeName(labels.spec.dtype),
                                                      "; labels are integers, float32 or float64"));
     }
     if (!labels_[type]) labels_[type].emplace(labels.spec, nodeType.count);
@@ -227,8 +249,8 @@ absl::Status readTasks(const YamlReader& root, const std::string& directory, con
     return TaskReader(directory, dataset).read(entry);
   }));
   if (found || task.empty() || task == "none") return absl::OkStatus();
-  return root.optional("tasks").error(absl::StrCat("there is no task '", task, "'; there are: ",
-                                                   known.empty() ? "none" : known));
+  return root.optional("tasks").error(
+      absl::StrCat("there is no task '", task, "'; there are: ", known.empty() ? "none" : known));
 }
 
 }  // namespace farhop::partition

@@ -9,8 +9,8 @@
 
 namespace farhop::partition {
 
-// Reads one task of `root` into dataset->splits, task, numClasses and, where the type has no feature "label" yet,
-// that feature. `task` as in DatasetReadOptions.
+// Reads one task of `root` into dataset->splits, task, numClasses and, where the type has no feature "label"
+// yet, that feature. `task` as in DatasetReadOptions.
 absl::Status readTasks(const YamlReader& root, const std::string& directory, const std::string& task,
                        Dataset* dataset);
 

@@ -19,9 +19,11 @@ std::string shapeText(const std::vector<uint64_t>& shape) {
 // Maps the arrays of one partition, each checked against what graph.json says of it.
 class ArrayOpener {
  public:
-  ArrayOpener(const std::string& directory, const Manifest& manifest) : directory_(directory), manifest_(manifest) {}
+  ArrayOpener(const std::string& directory, const Manifest& manifest)
+      : directory_(directory), manifest_(manifest) {}
 
-  absl::StatusOr<NpyArray> open(const std::string& path, DType dtype, const std::vector<uint64_t>& shape) const {
+  absl::StatusOr<NpyArray> open(const std::string& path, DType dtype,
+                                const std::vector<uint64_t>& shape) const {
     const std::string full = absl::StrCat(directory_, "/", path);
     auto listed = manifest_.files.find(path);
     if (listed == manifest_.files.end()) {
@@ -35,14 +37,15 @@ class ArrayOpener {
     NpyArray array = *std::move(opened);
     const uint64_t bytes = array.fileBytes().size();
     if (bytes != listed->second.bytes) {
-      return absl::DataLossError(absl::StrCat(full, " has ", bytes, " bytes instead of ", listed->second.bytes,
+      return absl::DataLossError(absl::StrCat(full, " has ", bytes, " bytes instead of ",
+                                              listed->second.bytes,
                                               "; it belongs to another store or is damaged, copy it again"));
     }
     if (npyDescriptor(array.dtype()) != npyDescriptor(dtype) || array.shape() != shape ||
         array.header().fortranOrder) {
       return absl::DataLossError(absl::StrCat(full, " holds ", dtypeName(array.dtype()), " of shape ",
-                                              shapeText(array.shape()), " instead of ", dtypeName(dtype), " of shape ",
-                                              shapeText(shape), "; copy it again"));
+                                              shapeText(array.shape()), " instead of ", dtypeName(dtype),
+                                              " of shape ", shapeText(shape), "; copy it again"));
     }
     return array;
   }
@@ -72,7 +75,8 @@ class ArrayOpener {
   const Manifest& manifest_;
 };
 
-const FeatureTable* findFeature(const std::map<std::string, FeatureTable>& features, const std::string& name) {
+const FeatureTable* findFeature(const std::map<std::string, FeatureTable>& features,
+                                const std::string& name) {
   auto found = features.find(name);
   return found == features.end() ? nullptr : &found->second;
 }
@@ -114,9 +118,9 @@ absl::StatusOr<std::shared_ptr<const GraphStore>> GraphStore::open(const std::st
 absl::StatusOr<std::vector<int>> GraphStore::assign(int machines) const {
   const int parts = numPartitions();
   if (machines < 1 || parts < machines) {
-    return absl::InvalidArgumentError(absl::StrCat(directory_, " has ", parts, " partitions, too few for ", machines,
-                                                   " machines; partition it again with --parts ", machines,
-                                                   " or more"));
+    return absl::InvalidArgumentError(absl::StrCat(directory_, " has ", parts, " partitions, too few for ",
+                                                   machines, " machines; partition it again with --parts ",
+                                                   machines, " or more"));
   }
   std::vector<int> owners;
   for (int m = 0; m < machines; ++m) {
@@ -136,8 +140,9 @@ absl::StatusOr<RelationShard> GraphStore::openRelation(int partition, int relati
   RelationShard shard;
   FARHOP_ASSIGN_OR_RETURN(shard.indptr, opener.openColumn<uint64_t>(indptrPath, rows + 1, files));
   if (shard.indptr.front() != 0 || shard.indptr.back() != edges) {
-    return absl::DataLossError(absl::StrCat(directory_, "/", indptrPath, " runs from ", shard.indptr.front(), " to ",
-                                            shard.indptr.back(), " instead of 0 to ", edges, "; copy it again"));
+    return absl::DataLossError(absl::StrCat(directory_, "/", indptrPath, " runs from ", shard.indptr.front(),
+                                            " to ", shard.indptr.back(), " instead of 0 to ", edges,
+                                            "; copy it again"));
   }
   if (schema().nodeTypes[r.source].count < kSmallNodeCount) {
     FARHOP_ASSIGN_OR_RETURN(shard.neighbors32, opener.openColumn<uint32_t>(neighborsPath, edges, files));
@@ -145,7 +150,8 @@ absl::StatusOr<RelationShard> GraphStore::openRelation(int partition, int relati
     FARHOP_ASSIGN_OR_RETURN(shard.neighbors64, opener.openColumn<uint64_t>(neighborsPath, edges, files));
   }
   FARHOP_ASSIGN_OR_RETURN(
-      shard.edgeIds, opener.openColumn<uint64_t>(relationPath(schema(), partition, relation, "edge_ids"), edges, files));
+      shard.edgeIds,
+      opener.openColumn<uint64_t>(relationPath(schema(), partition, relation, "edge_ids"), edges, files));
   return shard;
 }
 
@@ -159,14 +165,14 @@ absl::StatusOr<GraphShard> GraphStore::openPartition(int partition) const {
   shard.index_ = partition;
   for (int t = 0; t < static_cast<int>(schema().nodeTypes.size()); ++t) {
     const uint64_t rows = book_.count(t, partition);
-    FARHOP_ASSIGN_OR_RETURN(auto ids, opener.openColumn<uint64_t>(originalIdsPath(schema(), partition, t), rows,
-                                                                  &shard.files_));
+    FARHOP_ASSIGN_OR_RETURN(
+        auto ids, opener.openColumn<uint64_t>(originalIdsPath(schema(), partition, t), rows, &shard.files_));
     shard.originalIds_.push_back(ids);
     shard.nodeFeatures_.emplace_back();
     for (const FeatureSpec& spec : schema().nodeTypes[t].features) {
-      FARHOP_ASSIGN_OR_RETURN(shard.nodeFeatures_.back()[spec.name],
-                              opener.openFeature(nodeFeaturePath(schema(), partition, t, spec.name), spec, rows,
-                                                 &shard.files_));
+      FARHOP_ASSIGN_OR_RETURN(
+          shard.nodeFeatures_.back()[spec.name],
+          opener.openFeature(nodeFeaturePath(schema(), partition, t, spec.name), spec, rows, &shard.files_));
     }
   }
   for (int r = 0; r < static_cast<int>(schema().relations.size()); ++r) {
@@ -180,9 +186,9 @@ absl::StatusOr<GraphShard> GraphStore::openPartition(int partition) const {
     }
   }
   for (const SplitInfo& split : splits()) {
-    FARHOP_ASSIGN_OR_RETURN(auto seeds,
-                            opener.openColumn<uint64_t>(splitPath(schema(), partition, split.nodeType, split.name),
-                                                        split.partitionCounts[partition], &shard.files_));
+    FARHOP_ASSIGN_OR_RETURN(
+        auto seeds, opener.openColumn<uint64_t>(splitPath(schema(), partition, split.nodeType, split.name),
+                                                split.partitionCounts[partition], &shard.files_));
     shard.splits_[{split.name, split.nodeType}] = seeds;
   }
   return shard;

@@ -29,7 +29,7 @@ struct RelationShard {
   std::span<const uint64_t> indptr;       // [rows + 1]
   std::span<const uint32_t> neighbors32;  // [edges] source gids, where the source type has < 2^32 nodes
   std::span<const uint64_t> neighbors64;
-  std::span<const uint64_t> edgeIds;      // [edges] original edge ids (row in the user's edge file)
+  std::span<const uint64_t> edgeIds;  // [edges] original edge ids (row in the user's edge file)
 
   uint64_t rows() const { return indptr.empty() ? 0 : indptr.size() - 1; }
   uint64_t edges() const { return indptr.empty() ? 0 : indptr.back(); }
@@ -55,8 +55,8 @@ class GraphShard {
   const FeatureTable* nodeFeature(int nodeType, const std::string& name) const;
   // By position in the relation's CSR. Reverse relations have none: look up the forward edge.
   const FeatureTable* edgeFeature(int relation, const std::string& name) const;
-  // Gids of this partition's seeds of a split, ascending by original id (a seed listed twice stays twice); empty
-  // when there is none. "val" and "valid" mean "validation".
+  // Gids of this partition's seeds of a split, ascending by original id (a seed listed twice stays twice);
+  // empty when there is none. "val" and "valid" mean "validation".
   std::span<const uint64_t> split(const std::string& name, int nodeType) const;
 
  private:

@@ -71,13 +71,14 @@ class Verifier {
       }
       bytes += file->bytes().size();
       if (file->bytes().size() != expected.bytes) {
-        problem(absl::StrCat(fullPath(path), " has ", file->bytes().size(), " bytes instead of ", expected.bytes,
-                             "; copy it again"));
+        problem(absl::StrCat(fullPath(path), " has ", file->bytes().size(), " bytes instead of ",
+                             expected.bytes, "; copy it again"));
       } else if (checksum64(file->bytes()) != expected.checksum) {
         problem(absl::StrCat(fullPath(path), " is damaged: its checksum does not match; copy it again"));
       }
     }
-    report(absl::StrCat("checksums of ", store_.manifest().files.size(), " files, ", bytes, " bytes"), before);
+    report(absl::StrCat("checksums of ", store_.manifest().files.size(), " files, ", bytes, " bytes"),
+           before);
   }
 
   // A partition that does not open is a problem already told, and left out of what follows.
@@ -101,7 +102,8 @@ class Verifier {
       for (uint64_t i = 0; i < ids.size(); ++i) {
         const uint64_t gid = book_.begin(t, shard->index()) + i;
         if (ids[i] >= count) {
-          problem(absl::StrCat(path, ": original id ", ids[i], " at row ", i, " is out of range (", count, " nodes)"));
+          problem(absl::StrCat(path, ": original id ", ids[i], " at row ", i, " is out of range (", count,
+                               " nodes)"));
           idsInRange_ = false;
         } else if (i > 0 && ids[i] <= ids[i - 1]) {
           problem(absl::StrCat(path, ": rows ", i - 1, " and ", i, " are not ascending"));
@@ -144,8 +146,8 @@ class Verifier {
     }
     if (sound && std::find(seen.begin(), seen.end(), false) != seen.end()) {
       problem(absl::StrCat(store_.directory(), ": edge ",
-                           std::find(seen.begin(), seen.end(), false) - seen.begin(), " of ", schema_.relationText(r),
-                           " is in no partition"));
+                           std::find(seen.begin(), seen.end(), false) - seen.begin(), " of ",
+                           schema_.relationText(r), " is in no partition"));
     }
     report(absl::StrCat("relation ", schema_.relationText(r)), before);
     relationSound_.push_back(sound);
@@ -167,8 +169,8 @@ class Verifier {
     const uint64_t count = schema_.nodeTypes[schema_.relations[r].source].count;
     for (uint64_t i = 0; i < csr.edges(); ++i) {
       if (neighbor(csr, i) < count) continue;
-      problem(absl::StrCat(fullPath(relationPath(schema_, shard.index(), r, "neighbors")), ": gid ", neighbor(csr, i),
-                           " at ", i, " is out of range (", count, " nodes)"));
+      problem(absl::StrCat(fullPath(relationPath(schema_, shard.index(), r, "neighbors")), ": gid ",
+                           neighbor(csr, i), " at ", i, " is out of range (", count, " nodes)"));
       return false;
     }
     return true;
@@ -179,7 +181,8 @@ class Verifier {
     const std::string path = fullPath(relationPath(schema_, shard.index(), r, "edge_ids"));
     for (uint64_t i = 0; i < ids.size(); ++i) {
       if (ids[i] >= seen->size()) {
-        problem(absl::StrCat(path, ": edge id ", ids[i], " at ", i, " is out of range (", seen->size(), " edges)"));
+        problem(absl::StrCat(path, ": edge id ", ids[i], " at ", i, " is out of range (", seen->size(),
+                             " edges)"));
         return false;
       }
       if ((*seen)[ids[i]]) {
@@ -195,11 +198,12 @@ class Verifier {
     const RelationShard& csr = shard.relation(r);
     const int source = schema_.relations[r].source;
     uint64_t remote = 0;
-    for (uint64_t i = 0; i < csr.edges(); ++i) remote += book_.partitionOf(source, neighbor(csr, i)) != shard.index();
+    for (uint64_t i = 0; i < csr.edges(); ++i)
+      remote += book_.partitionOf(source, neighbor(csr, i)) != shard.index();
     const uint64_t stated = store_.manifest().remoteEdges[r][shard.index()];
     if (remote != stated) {
-      problem(absl::StrCat(fullPath(kManifestFile), ": partition ", shard.index(), " has ", remote, " remote edges of ",
-                           schema_.relationText(r), ", not ", stated));
+      problem(absl::StrCat(fullPath(kManifestFile), ": partition ", shard.index(), " has ", remote,
+                           " remote edges of ", schema_.relationText(r), ", not ", stated));
     }
   }
 
@@ -212,7 +216,8 @@ class Verifier {
     for (uint64_t row = 0; row < csr.rows(); ++row) {
       std::pair<uint64_t, uint64_t> last(0, 0);
       for (uint64_t i = csr.indptr[row]; i < csr.indptr[row + 1]; ++i) {
-        const std::pair<uint64_t, uint64_t> edge(originalId(relation.source, neighbor(csr, i)), csr.edgeIds[i]);
+        const std::pair<uint64_t, uint64_t> edge(originalId(relation.source, neighbor(csr, i)),
+                                                 csr.edgeIds[i]);
         if (ordered && i > csr.indptr[row] && edge <= last) {
           problem(absl::StrCat(fullPath(relationPath(schema_, shard.index(), r, "neighbors")), ": row ", row,
                                " is not sorted by (original id, edge id) at ", i));
@@ -234,7 +239,8 @@ class Verifier {
                              " does not hold the edges of ", schema_.relationText(forward), " turned round"));
       }
       report(absl::StrCat("relation ", schema_.relationText(static_cast<int>(r)), " mirrors ",
-                          schema_.relationText(forward)), before);
+                          schema_.relationText(forward)),
+             before);
     }
   }
 
@@ -255,7 +261,8 @@ class Verifier {
 
   void checkHalo() {
     // Counting needs neighbours in range everywhere.
-    if (!complete_ || std::find(relationSound_.begin(), relationSound_.end(), false) != relationSound_.end()) return;
+    if (!complete_ || std::find(relationSound_.begin(), relationSound_.end(), false) != relationSound_.end())
+      return;
     const size_t before = problems_.size();
     for (const auto& shard : shards_) {
       const int k = shard->index();
@@ -288,7 +295,8 @@ class Verifier {
       const auto seeds = shard->split(split.name, split.nodeType);
       const std::string path = fullPath(splitPath(schema_, k, split.nodeType, split.name));
       for (uint64_t i = 0; i < seeds.size(); ++i) {
-        const bool own = seeds[i] >= book_.begin(split.nodeType, k) && seeds[i] < book_.end(split.nodeType, k);
+        const bool own =
+            seeds[i] >= book_.begin(split.nodeType, k) && seeds[i] < book_.end(split.nodeType, k);
         if (own && (i == 0 || seeds[i - 1] <= seeds[i])) continue;
         problem(own ? absl::StrCat(path, ": seeds ", i - 1, " and ", i, " are not ascending")
                     : absl::StrCat(path, ": seed ", seeds[i], " is not owned by partition ", k));
@@ -331,12 +339,14 @@ class Verifier {
   std::vector<std::optional<GraphShard>> shards_;  // by partition
   bool complete_ = true;                           // all partitions opened
   bool idsInRange_ = true;
-  std::vector<EdgeDigest> digests_;                // by relation, of (source, destination, edge id)
-  std::vector<bool> relationSound_;                // neighbours in range, each edge once
+  std::vector<EdgeDigest> digests_;  // by relation, of (source, destination, edge id)
+  std::vector<bool> relationSound_;  // neighbours in range, each edge once
 };
 
 }  // namespace
 
-absl::Status GraphStore::verify(std::vector<std::string>* report) const { return Verifier(*this, report).run(); }
+absl::Status GraphStore::verify(std::vector<std::string>* report) const {
+  return Verifier(*this, report).run();
+}
 
 }  // namespace farhop::partition

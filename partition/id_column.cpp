@@ -12,7 +12,8 @@ IdColumn::IdColumn(std::vector<uint64_t> values) {
   owner_ = std::move(shared);
 }
 
-IdColumn IdColumn::view(std::shared_ptr<const NpyArray> array, uint64_t first, uint64_t stride, uint64_t size) {
+IdColumn IdColumn::view(std::shared_ptr<const NpyArray> array, uint64_t first, uint64_t stride,
+                        uint64_t size) {
   IdColumn column;
   column.dtype_ = array->dtype();
   const size_t bytes = dtypeBytes(column.dtype_);
@@ -25,8 +26,8 @@ IdColumn IdColumn::view(std::shared_ptr<const NpyArray> array, uint64_t first, u
 
 std::string IdColumn::text(uint64_t index) const {
   const uint64_t value = (*this)[index];
-  const bool isSigned = dtype_ == DType::kInt8 || dtype_ == DType::kInt16 || dtype_ == DType::kInt32 ||
-                        dtype_ == DType::kInt64;
+  const bool isSigned =
+      dtype_ == DType::kInt8 || dtype_ == DType::kInt16 || dtype_ == DType::kInt32 || dtype_ == DType::kInt64;
   return isSigned ? absl::StrCat(static_cast<int64_t>(value)) : absl::StrCat(value);
 }
 
@@ -39,8 +40,10 @@ bool isIntegerDType(DType dtype) {
     case DType::kInt32:
     case DType::kUInt32:
     case DType::kInt64:
-    case DType::kUInt64: return true;
-    default: return false;
+    case DType::kUInt64:
+      return true;
+    default:
+      return false;
   }
 }
 

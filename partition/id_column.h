@@ -26,13 +26,20 @@ class IdColumn {
   uint64_t operator[](uint64_t index) const {
     const std::byte* at = data_ + index * strideBytes_;
     switch (dtype_) {
-      case DType::kInt8: return extend<int8_t>(at);
-      case DType::kInt16: return extend<int16_t>(at);
-      case DType::kInt32: return extend<int32_t>(at);
-      case DType::kUInt8: return load<uint8_t>(at);
-      case DType::kUInt16: return load<uint16_t>(at);
-      case DType::kUInt32: return load<uint32_t>(at);
-      default: return load<uint64_t>(at);  // int64 and uint64 have the same bits
+      case DType::kInt8:
+        return extend<int8_t>(at);
+      case DType::kInt16:
+        return extend<int16_t>(at);
+      case DType::kInt32:
+        return extend<int32_t>(at);
+      case DType::kUInt8:
+        return load<uint8_t>(at);
+      case DType::kUInt16:
+        return load<uint16_t>(at);
+      case DType::kUInt32:
+        return load<uint32_t>(at);
+      default:
+        return load<uint64_t>(at);  // int64 and uint64 have the same bits
     }
   }
 

@@ -11,10 +11,14 @@ bool isUtf8(absl::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const unsigned char lead = byteAt(i);
     size_t length = 0;
-    if (lead < 0x80) length = 1;
-    else if (lead >= 0xC2 && lead < 0xE0) length = 2;
-    else if ((lead & 0xF0) == 0xE0) length = 3;
-    else if (lead >= 0xF0 && lead < 0xF5) length = 4;
+    if (lead < 0x80)
+      length = 1;
+    else if (lead >= 0xC2 && lead < 0xE0)
+      length = 2;
+    else if ((lead & 0xF0) == 0xE0)
+      length = 3;
+    else if (lead >= 0xF0 && lead < 0xF5)
+      length = 4;
     if (length == 0 || i + length > text.size()) return false;
     for (size_t k = 1; k < length; ++k) {
       if ((byteAt(i + k) & 0xC0) != 0x80) return false;
@@ -34,8 +38,8 @@ std::string pathComponent(absl::string_view name) {
   constexpr char kDigits[] = "0123456789ABCDEF";
   std::string component;
   for (char c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-                       c == '-';
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
     if (plain) {
       component += c;
     } else {
@@ -50,8 +54,9 @@ std::string pathComponent(absl::string_view name) {
 absl::Status checkName(absl::string_view what, absl::string_view name) {
   if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(what, " has an empty name"));
   if (name.size() > kMaxNameBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(what, " '", name.substr(0, kMaxNameBytes), "...' has a name of ",
-                                                   name.size(), " bytes; at most ", kMaxNameBytes, " are taken"));
+    return absl::InvalidArgumentError(absl::StrCat(what, " '", name.substr(0, kMaxNameBytes),
+                                                   "...' has a name of ", name.size(), " bytes; at most ",
+                                                   kMaxNameBytes, " are taken"));
   }
   // graph.json is JSON, which is UTF-8.
   if (!isUtf8(name)) return absl::InvalidArgumentError(absl::StrCat(what, " has a name that is not UTF-8"));

@@ -8,7 +8,8 @@
 namespace farhop::partition {
 
 inline constexpr char kManifestFile[] = "graph.json";
-// Longest name of a type, relation, feature or split, so that no path component exceeds what file systems take.
+// Longest name of a type, relation, feature or split, so that no path component exceeds what file systems
+// take.
 inline constexpr size_t kMaxNameBytes = 60;
 
 // Letters, digits, '_' and '-' stay; every other byte becomes %XX. Different names give different components.

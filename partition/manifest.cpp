@@ -16,10 +16,13 @@ constexpr size_t kChecksumDigits = 16;
 constexpr uint64_t kMaxRowBytes = uint64_t{1} << 32;
 constexpr size_t kMaxPartitions = size_t{1} << 16;
 
-absl::Status bad(absl::string_view what) { return absl::DataLossError(what); }
+absl::Status bad(absl::string_view what) {
+  return absl::DataLossError(what);
+}
 
 // Sums without wrapping round; counts beyond 2^56 fit no array that npy.h maps.
-absl::Status sumTo(const std::vector<uint64_t>& parts, uint64_t total, size_t partitions, absl::string_view what) {
+absl::Status sumTo(const std::vector<uint64_t>& parts, uint64_t total, size_t partitions,
+                   absl::string_view what) {
   if (parts.size() != partitions) {
     return bad(absl::StrCat(what, " has ", parts.size(), " entries for ", partitions, " partitions"));
   }
@@ -41,12 +44,15 @@ absl::Status checkFeatureSpecs(const std::vector<FeatureSpec>& features, absl::s
   std::set<std::string> names;
   for (const FeatureSpec& feature : features) {
     FARHOP_RETURN_IF_ERROR(checkName(absl::StrCat("a feature of ", owner), feature.name));
-    if (!names.insert(feature.name).second) return bad(absl::StrCat(owner, " has two features '", feature.name, "'"));
+    if (!names.insert(feature.name).second)
+      return bad(absl::StrCat(owner, " has two features '", feature.name, "'"));
     uint64_t bytes = dtypeBytes(feature.dtype);
     for (uint64_t dimension : feature.rowShape) {
-      if (dimension > kMaxRowBytes) return bad(absl::StrCat("feature '", feature.name, "' has rows that are too long"));
+      if (dimension > kMaxRowBytes)
+        return bad(absl::StrCat("feature '", feature.name, "' has rows that are too long"));
       bytes *= dimension;
-      if (bytes > kMaxRowBytes) return bad(absl::StrCat("feature '", feature.name, "' has rows that are too long"));
+      if (bytes > kMaxRowBytes)
+        return bad(absl::StrCat("feature '", feature.name, "' has rows that are too long"));
     }
   }
   return absl::OkStatus();
@@ -60,12 +66,13 @@ absl::Status checkNodeTypes(const Manifest& manifest) {
     const NodeType& type = manifest.schema.nodeTypes[t];
     const std::string what = absl::StrCat("node type '", type.name, "'");
     FARHOP_RETURN_IF_ERROR(checkName("a node type", type.name));
-    if (!names.insert(type.name).second) return bad(absl::StrCat("two node types are called '", type.name, "'"));
+    if (!names.insert(type.name).second)
+      return bad(absl::StrCat("two node types are called '", type.name, "'"));
     FARHOP_RETURN_IF_ERROR(checkCount(type.count, what));
     const std::vector<uint64_t>& offsets = manifest.offsets[t];
     if (offsets.size() != partitions + 1 || offsets.front() != 0 || offsets.back() != type.count) {
-      return bad(absl::StrCat("the gid ranges of ", what, " do not run from 0 to ", type.count, " in ", partitions,
-                              " partitions"));
+      return bad(absl::StrCat("the gid ranges of ", what, " do not run from 0 to ", type.count, " in ",
+                              partitions, " partitions"));
     }
     for (size_t k = 0; k < partitions; ++k) {
       if (offsets[k] > offsets[k + 1]) return bad(absl::StrCat("the gid ranges of ", what, " overlap"));
@@ -100,7 +107,8 @@ absl::Status checkRelations(const Manifest& manifest) {
     if (relation.reverseOf >= 0) FARHOP_RETURN_IF_ERROR(checkReverse(schema, r));
     FARHOP_RETURN_IF_ERROR(sumTo(manifest.partitionEdges[i], relation.count, partitions,
                                  absl::StrCat("partition_edges of ", text)));
-    if (manifest.remoteEdges[i].size() != partitions) return bad(absl::StrCat("remote_edges of ", text, " is too short or too long"));
+    if (manifest.remoteEdges[i].size() != partitions)
+      return bad(absl::StrCat("remote_edges of ", text, " is too short or too long"));
     for (size_t k = 0; k < partitions; ++k) {
       if (manifest.remoteEdges[i][k] > manifest.partitionEdges[i][k]) {
         return bad(absl::StrCat("partition ", k, " has more remote edges of ", text, " than edges"));
@@ -133,12 +141,16 @@ std::set<std::string> expectedFiles(const Manifest& manifest) {
   for (int k = 0; k < manifest.numPartitions(); ++k) {
     for (int t = 0; t < static_cast<int>(schema.nodeTypes.size()); ++t) {
       files.insert(originalIdsPath(schema, k, t));
-      for (const FeatureSpec& f : schema.nodeTypes[t].features) files.insert(nodeFeaturePath(schema, k, t, f.name));
+      for (const FeatureSpec& f : schema.nodeTypes[t].features)
+        files.insert(nodeFeaturePath(schema, k, t, f.name));
     }
-    for (const SplitInfo& split : manifest.splits) files.insert(splitPath(schema, k, split.nodeType, split.name));
+    for (const SplitInfo& split : manifest.splits)
+      files.insert(splitPath(schema, k, split.nodeType, split.name));
     for (int r = 0; r < static_cast<int>(schema.relations.size()); ++r) {
-      for (const char* array : {"indptr", "neighbors", "edge_ids"}) files.insert(relationPath(schema, k, r, array));
-      for (const FeatureSpec& f : schema.relations[r].features) files.insert(edgeFeaturePath(schema, k, r, f.name));
+      for (const char* array : {"indptr", "neighbors", "edge_ids"})
+        files.insert(relationPath(schema, k, r, array));
+      for (const FeatureSpec& f : schema.relations[r].features)
+        files.insert(edgeFeaturePath(schema, k, r, f.name));
     }
   }
   return files;
@@ -178,7 +190,8 @@ absl::StatusOr<std::string> sealManifest(std::string text) {
 
 absl::Status checkManifest(const Manifest& manifest) {
   if (manifest.haloNodes.empty() || manifest.haloNodes.size() > kMaxPartitions) {
-    return bad(absl::StrCat("has ", manifest.haloNodes.size(), " partitions; 1 to ", kMaxPartitions, " are possible"));
+    return bad(absl::StrCat("has ", manifest.haloNodes.size(), " partitions; 1 to ", kMaxPartitions,
+                            " are possible"));
   }
   FARHOP_RETURN_IF_ERROR(checkNodeTypes(manifest));
   FARHOP_RETURN_IF_ERROR(checkRelations(manifest));

@@ -19,7 +19,7 @@ inline constexpr size_t kMaxManifestBytes = size_t{1} << 30;
 struct SplitInfo {
   std::string name;
   int nodeType = 0;
-  uint64_t count = 0;                    // over all partitions
+  uint64_t count = 0;  // over all partitions
   std::vector<uint64_t> partitionCounts;
 };
 
@@ -37,10 +37,10 @@ struct Manifest {
   Schema schema;
   std::vector<std::vector<uint64_t>> offsets;         // [node type][K + 1], as PartitionBook
   std::vector<std::vector<uint64_t>> partitionEdges;  // [relation][K]: edges whose destination k owns
-  std::vector<std::vector<uint64_t>> remoteEdges;     // [relation][K]: those of them whose source k does not own
-  std::vector<uint64_t> haloNodes;                    // [K]: distinct sources of those, over all relations
+  std::vector<std::vector<uint64_t>> remoteEdges;  // [relation][K]: those of them whose source k does not own
+  std::vector<uint64_t> haloNodes;                 // [K]: distinct sources of those, over all relations
   std::vector<SplitInfo> splits;
-  std::map<std::string, StoredFile> files;            // by path relative to the store
+  std::map<std::string, StoredFile> files;  // by path relative to the store
 
   int numPartitions() const { return static_cast<int>(haloNodes.size()); }
 };

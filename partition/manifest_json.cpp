@@ -61,7 +61,8 @@ class ObjectReader {
     std::vector<uint64_t> numbers;
     numbers.reserve(value->size());
     for (const Json& element : *value) {
-      if (!element.is_number_unsigned()) return wrongType(key, "a list of whole numbers that are not negative");
+      if (!element.is_number_unsigned())
+        return wrongType(key, "a list of whole numbers that are not negative");
       numbers.push_back(element.get<uint64_t>());
     }
     return numbers;
@@ -76,7 +77,8 @@ class ObjectReader {
   absl::Status eachObject(const char* key, const Read& read) const {
     FARHOP_ASSIGN_OR_RETURN(const Json* value, list(key));
     for (size_t i = 0; i < value->size(); ++i) {
-      FARHOP_ASSIGN_OR_RETURN(ObjectReader element, make((*value)[i], absl::StrCat(where_, ".", key, "[", i, "]")));
+      FARHOP_ASSIGN_OR_RETURN(ObjectReader element,
+                              make((*value)[i], absl::StrCat(where_, ".", key, "[", i, "]")));
       FARHOP_RETURN_IF_ERROR(read(element));
     }
     return absl::OkStatus();
@@ -128,7 +130,8 @@ absl::Status readRelations(const ObjectReader& root, Manifest* manifest) {
     FARHOP_ASSIGN_OR_RETURN(std::string destination, object.text("destination"));
     auto sourceIndex = schema.nodeTypeIndex(source), destinationIndex = schema.nodeTypeIndex(destination);
     if (!sourceIndex.ok()) return annotate(sourceIndex.status(), absl::StrCat(object.where(), ".source"));
-    if (!destinationIndex.ok()) return annotate(destinationIndex.status(), absl::StrCat(object.where(), ".destination"));
+    if (!destinationIndex.ok())
+      return annotate(destinationIndex.status(), absl::StrCat(object.where(), ".destination"));
     relation.source = *sourceIndex;
     relation.destination = *destinationIndex;
     FARHOP_ASSIGN_OR_RETURN(relation.count, object.number("count"));
@@ -200,9 +203,10 @@ absl::Status readManifest(const ObjectReader& root, Manifest* manifest) {
 
 std::string formatManifest(const Manifest& manifest) {
   const Schema& schema = manifest.schema;
-  Json root = {{"format", kStoreFormatName},       {"version", kStoreFormatVersion}, {"checksum", kUnsealed},
-               {"dataset", manifest.dataset},      {"task", manifest.task},          {"num_classes", manifest.numClasses},
-               {"method", manifest.method},        {"seed", manifest.seed},          {"halo_nodes", manifest.haloNodes}};
+  Json root = {
+      {"format", kStoreFormatName},  {"version", kStoreFormatVersion}, {"checksum", kUnsealed},
+      {"dataset", manifest.dataset}, {"task", manifest.task},          {"num_classes", manifest.numClasses},
+      {"method", manifest.method},   {"seed", manifest.seed},          {"halo_nodes", manifest.haloNodes}};
   Json& types = root["node_types"] = Json::array();
   for (size_t t = 0; t < schema.nodeTypes.size(); ++t) {
     const NodeType& type = schema.nodeTypes[t];
@@ -243,18 +247,22 @@ std::string formatManifest(const Manifest& manifest) {
 
 absl::StatusOr<Manifest> parseManifest(absl::string_view text) {
   if (text.size() > kMaxManifestBytes) {
-    return absl::DataLossError(absl::StrCat("is ", text.size(), " bytes long; at most ", kMaxManifestBytes, " are read"));
+    return absl::DataLossError(
+        absl::StrCat("is ", text.size(), " bytes long; at most ", kMaxManifestBytes, " are read"));
   }
   const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
-  if (json.is_discarded()) return absl::DataLossError("is not JSON; it is damaged or was not written by Farhop");
+  if (json.is_discarded())
+    return absl::DataLossError("is not JSON; it is damaged or was not written by Farhop");
   FARHOP_ASSIGN_OR_RETURN(ObjectReader root, ObjectReader::make(json, "the document"));
   FARHOP_ASSIGN_OR_RETURN(std::string format, root.text("format"));
   if (format != kStoreFormatName) {
-    return absl::InvalidArgumentError(absl::StrCat("describes a '", format.substr(0, 60), "', not a Farhop graph store"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("describes a '", format.substr(0, 60), "', not a Farhop graph store"));
   }
   FARHOP_ASSIGN_OR_RETURN(uint64_t version, root.number("version"));
   if (version > kStoreFormatVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("format version ", version, " is newer than this build reads (",
+    return absl::FailedPreconditionError(absl::StrCat("format version ", version,
+                                                      " is newer than this build reads (",
                                                       kStoreFormatVersion, "); update Farhop"));
   }
   if (version != kStoreFormatVersion) {
@@ -262,7 +270,8 @@ absl::StatusOr<Manifest> parseManifest(absl::string_view text) {
   }
   FARHOP_ASSIGN_OR_RETURN(std::string sealed, sealManifest(std::string(text)));
   if (sealed != text) {
-    return absl::DataLossError("its checksum does not match: it was damaged or edited; copy or write the store again");
+    return absl::DataLossError(
+        "its checksum does not match: it was damaged or edited; copy or write the store again");
   }
   Manifest manifest;
   FARHOP_RETURN_IF_ERROR(readManifest(root, &manifest));

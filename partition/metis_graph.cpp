@@ -71,12 +71,13 @@ void weighNodes(const std::vector<std::vector<bool>>* train, size_t nodes, Metis
 absl::Status checkMetisLimits(uint64_t nodes, uint64_t edges) {
   if (nodes < kMaxIdx && edges <= kMaxIdx / 2) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(
-      "METIS in this build counts with ", IDXTYPEWIDTH, "-bit integers, enough for ", kMaxIdx - 1, " nodes and ",
-      kMaxIdx / 2, " edges; the graph has ", nodes, " nodes and ", edges,
+      "METIS in this build counts with ", IDXTYPEWIDTH, "-bit integers, enough for ", kMaxIdx - 1,
+      " nodes and ", kMaxIdx / 2, " edges; the graph has ", nodes, " nodes and ", edges,
       " edges without self loops. Use --method random, or build with a METIS of 64-bit idx_t"));
 }
 
-absl::StatusOr<MetisGraph> buildMetisGraph(const Dataset& dataset, const std::vector<std::vector<bool>>* train) {
+absl::StatusOr<MetisGraph> buildMetisGraph(const Dataset& dataset,
+                                           const std::vector<std::vector<bool>>* train) {
   std::vector<uint64_t> typeOffsets;
   uint64_t nodes = 0, edges = 0;
   for (const NodeType& type : dataset.schema.nodeTypes) {

@@ -54,12 +54,15 @@ PartitionAssignment assignRandomly(const Dataset& dataset, const PartitionOption
 
 absl::Status metisStatus(int code) {
   switch (code) {
-    case METIS_OK: return absl::OkStatus();
-    case METIS_ERROR_INPUT: return absl::InternalError("METIS refused the graph or an option of it");
+    case METIS_OK:
+      return absl::OkStatus();
+    case METIS_ERROR_INPUT:
+      return absl::InternalError("METIS refused the graph or an option of it");
     case METIS_ERROR_MEMORY:
       return absl::ResourceExhaustedError(
           "METIS ran out of memory; use a machine with more memory, or --method random");
-    default: return absl::InternalError(absl::StrCat("METIS failed or was interrupted (code ", code, ")"));
+    default:
+      return absl::InternalError(absl::StrCat("METIS failed or was interrupted (code ", code, ")"));
   }
 }
 
@@ -76,8 +79,8 @@ absl::StatusOr<std::vector<idx_t>> runMetis(MetisGraph& graph, const PartitionOp
   std::vector<idx_t> partition(static_cast<size_t>(nodes));
   idx_t cut = 0;
   const int code = METIS_PartGraphKway(&nodes, &constraints, graph.indptr.data(), graph.neighbors.data(),
-                                       graph.nodeWeights.data(), nullptr, graph.edgeWeights.data(), &parts, nullptr,
-                                       imbalance.data(), settings.data(), &cut, partition.data());
+                                       graph.nodeWeights.data(), nullptr, graph.edgeWeights.data(), &parts,
+                                       nullptr, imbalance.data(), settings.data(), &cut, partition.data());
   FARHOP_RETURN_IF_ERROR(metisStatus(code));
   return partition;
 }
@@ -90,7 +93,8 @@ absl::StatusOr<PartitionAssignment> assignByMetis(const Dataset& dataset, const 
                                                    " partitions with METIS; ask for at most ", nodes));
   }
   const std::vector<std::vector<bool>> train = trainSeeds(dataset);
-  FARHOP_ASSIGN_OR_RETURN(MetisGraph graph, buildMetisGraph(dataset, options.balanceTrain ? &train : nullptr));
+  FARHOP_ASSIGN_OR_RETURN(MetisGraph graph,
+                          buildMetisGraph(dataset, options.balanceTrain ? &train : nullptr));
   // Without an edge there is nothing to cut, and METIS 5.1 divides by the number of edges.
   if (graph.neighbors.empty()) return assignRandomly(dataset, options);
   FARHOP_ASSIGN_OR_RETURN(std::vector<idx_t> partition, runMetis(graph, options));
@@ -111,14 +115,16 @@ absl::StatusOr<PartitionAssignment> assignByMetis(const Dataset& dataset, const 
 absl::StatusOr<PartitionMethod> parsePartitionMethod(absl::string_view name) {
   if (name == "metis") return PartitionMethod::kMetis;
   if (name == "random") return PartitionMethod::kRandom;
-  return absl::InvalidArgumentError(absl::StrCat("unknown partition method '", name, "'; there are: metis, random"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown partition method '", name, "'; there are: metis, random"));
 }
 
 absl::string_view partitionMethodName(PartitionMethod method) {
   return method == PartitionMethod::kMetis ? "metis" : "random";
 }
 
-absl::StatusOr<PartitionAssignment> assignPartitions(const Dataset& dataset, const PartitionOptions& options) {
+absl::StatusOr<PartitionAssignment> assignPartitions(const Dataset& dataset,
+                                                     const PartitionOptions& options) {
   if (options.parts < 1 || options.parts > kMaxParts) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot make ", options.parts, " partitions; 1 to ", kMaxParts, " are possible"));
@@ -136,8 +142,8 @@ absl::StatusOr<PartitionAssignment> assignPartitions(const Dataset& dataset, con
 absl::Status checkAssignment(const Dataset& dataset, const PartitionAssignment& assignment) {
   const Schema& schema = dataset.schema;
   if (assignment.numPartitions < 1 || assignment.numPartitions > kMaxParts) {
-    return absl::InvalidArgumentError(absl::StrCat("an assignment to ", assignment.numPartitions, " partitions; 1 to ",
-                                                   kMaxParts, " are possible"));
+    return absl::InvalidArgumentError(absl::StrCat("an assignment to ", assignment.numPartitions,
+                                                   " partitions; 1 to ", kMaxParts, " are possible"));
   }
   if (assignment.partitionOf.size() != schema.nodeTypes.size()) {
     return absl::InvalidArgumentError("the assignment does not cover every node type");
@@ -146,12 +152,14 @@ absl::Status checkAssignment(const Dataset& dataset, const PartitionAssignment& 
     const NodeType& type = schema.nodeTypes[t];
     if (assignment.partitionOf[t].size() != type.count) {
       return absl::InvalidArgumentError(absl::StrCat("the assignment has ", assignment.partitionOf[t].size(),
-                                                     " nodes of type '", type.name, "' instead of ", type.count));
+                                                     " nodes of type '", type.name, "' instead of ",
+                                                     type.count));
     }
     for (int32_t partition : assignment.partitionOf[t]) {
       if (partition < 0 || partition >= assignment.numPartitions) {
-        return absl::InvalidArgumentError(absl::StrCat("a node of type '", type.name, "' is assigned to partition ",
-                                                       partition, " of ", assignment.numPartitions));
+        return absl::InvalidArgumentError(absl::StrCat("a node of type '", type.name,
+                                                       "' is assigned to partition ", partition, " of ",
+                                                       assignment.numPartitions));
       }
     }
   }

@@ -42,8 +42,8 @@ absl::StatusOr<int> Schema::relationIndex(const std::string& name) const {
     appendName(&known, i, text);
   }
   if (ambiguous) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("several relations are called '", name, "'; say which as source:name:destination: ", known));
+    return absl::InvalidArgumentError(absl::StrCat("several relations are called '", name,
+                                                   "'; say which as source:name:destination: ", known));
   }
   if (found >= 0) return found;
   return absl::NotFoundError(absl::StrCat("no relation '", name, "'; there are: ", known));

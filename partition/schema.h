@@ -32,7 +32,7 @@ struct Relation {
   int source = 0;       // index into Schema::nodeTypes
   int destination = 0;  // index into Schema::nodeTypes
   uint64_t count = 0;
-  int reverseOf = -1;   // index of the forward relation, for relations named rev_NAME; else -1
+  int reverseOf = -1;                 // index of the forward relation, for relations named rev_NAME; else -1
   std::vector<FeatureSpec> features;  // stored with the forward relation only
 };
 

@@ -56,11 +56,13 @@ absl::Status checkReplaceable(const std::string& directory, bool force) {
   if (!fs::exists(status)) return absl::OkStatus();
   if (fs::is_directory(status) && fs::is_empty(directory, error) && !error) return absl::OkStatus();
   if (!fs::is_directory(status) || !pathExists(absl::StrCat(directory, "/", kManifestFile))) {
-    return absl::FailedPreconditionError(absl::StrCat(directory, " exists and is no graph store (no ", kManifestFile,
-                                                      "); it is not touched. Choose another name or remove it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(directory, " exists and is no graph store (no ", kManifestFile,
+                     "); it is not touched. Choose another name or remove it"));
   }
   if (!force) {
-    return absl::AlreadyExistsError(absl::StrCat(directory, " is a graph store already; --force replaces it"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(directory, " is a graph store already; --force replaces it"));
   }
   return absl::OkStatus();
 }

@@ -10,12 +10,12 @@
 namespace farhop::partition {
 
 // Not thread-safe. Destroyed without commit(), it removes what was written. A process that dies leaves
-// ".NAME.tmp-PID-..." behind, which the next create() for the same name removes (a lock on the directory tells
-// the dead from the living).
+// ".NAME.tmp-PID-..." behind, which the next create() for the same name removes (a lock on the directory
+// tells the dead from the living).
 class StagedDirectory {
  public:
-  // `directory` is the final name. AlreadyExists when there is a store and not `force`; FailedPrecondition when
-  // there is something else than a store or an empty directory, which no option replaces.
+  // `directory` is the final name. AlreadyExists when there is a store and not `force`; FailedPrecondition
+  // when there is something else than a store or an empty directory, which no option replaces.
   static absl::StatusOr<StagedDirectory> create(const std::string& directory, bool force);
   StagedDirectory(StagedDirectory&& other) noexcept;
   StagedDirectory& operator=(StagedDirectory&&) = delete;

@@ -19,16 +19,18 @@ constexpr size_t kChunkElements = size_t{1} << 16;
 
 class StoreWriter {
  public:
-  StoreWriter(const Dataset& dataset, const PartitionAssignment& assignment, const StoreWriterOptions& options,
-              std::string root)
+  StoreWriter(const Dataset& dataset, const PartitionAssignment& assignment,
+              const StoreWriterOptions& options, std::string root)
       : dataset_(dataset), assignment_(assignment), options_(options), root_(std::move(root)) {}
 
   absl::Status write() {
     FARHOP_RETURN_IF_ERROR(describe());
     numberNodes();
-    for (size_t t = 0; t < schema().nodeTypes.size(); ++t) FARHOP_RETURN_IF_ERROR(writeNodes(static_cast<int>(t)));
+    for (size_t t = 0; t < schema().nodeTypes.size(); ++t)
+      FARHOP_RETURN_IF_ERROR(writeNodes(static_cast<int>(t)));
     FARHOP_RETURN_IF_ERROR(writeSplits());
-    for (size_t r = 0; r < schema().relations.size(); ++r) FARHOP_RETURN_IF_ERROR(writeRelation(static_cast<int>(r)));
+    for (size_t r = 0; r < schema().relations.size(); ++r)
+      FARHOP_RETURN_IF_ERROR(writeRelation(static_cast<int>(r)));
     FARHOP_RETURN_IF_ERROR(countHaloNodes());
     FARHOP_RETURN_IF_ERROR(checkManifest(manifest_));
     return writeFileAtomically(absl::StrCat(root_, "/", kManifestFile), formatManifest(manifest_));
@@ -88,7 +90,8 @@ class StoreWriter {
 
   // Creates the file's directories; `fill(writer)` writes the data.
   template <typename Fill>
-  absl::Status writeArray(const std::string& path, DType dtype, std::vector<uint64_t> shape, const Fill& fill) {
+  absl::Status writeArray(const std::string& path, DType dtype, std::vector<uint64_t> shape,
+                          const Fill& fill) {
     const std::string full = absl::StrCat(root_, "/", path);
     FARHOP_RETURN_IF_ERROR(makeDirectories(full.substr(0, full.rfind('/'))));
     FARHOP_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::create(full, dtype, std::move(shape)));
@@ -131,7 +134,8 @@ class StoreWriter {
     const NodeType& type = schema().nodeTypes[t];
     progress(absl::StrCat("writing ", type.count, " nodes of type ", type.name));
     const std::vector<uint64_t>& gids = gids_[t];
-    FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(gidMapPath(schema(), t), gids.size(), [&](uint64_t i) { return gids[i]; }));
+    FARHOP_RETURN_IF_ERROR(
+        writeColumn<uint64_t>(gidMapPath(schema(), t), gids.size(), [&](uint64_t i) { return gids[i]; }));
     std::vector<uint64_t> originalIds(gids.size());  // by gid
     for (uint64_t id = 0; id < gids.size(); ++id) originalIds[gids[id]] = id;
     for (int k = 0; k < parts(); ++k) {
@@ -139,8 +143,8 @@ class StoreWriter {
       FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(originalIdsPath(schema(), k, t), own.size(),
                                                    [&](uint64_t i) { return own[i]; }));
       for (size_t f = 0; f < type.features.size(); ++f) {
-        FARHOP_RETURN_IF_ERROR(writeFeature(nodeFeaturePath(schema(), k, t, type.features[f].name), type.features[f],
-                                            dataset_.nodeFeatures[t][f], own));
+        FARHOP_RETURN_IF_ERROR(writeFeature(nodeFeaturePath(schema(), k, t, type.features[f].name),
+                                            type.features[f], dataset_.nodeFeatures[t][f], own));
       }
     }
     return absl::OkStatus();
@@ -158,8 +162,8 @@ class StoreWriter {
                                                    split.ids.size(), [&](uint64_t i) { return split.ids[i]; }));
       for (int k = 0; k < parts(); ++k) {
         const std::vector<uint64_t>& own = seeds[static_cast<size_t>(k)];
-        FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(splitPath(schema(), k, split.nodeType, split.name), own.size(),
-                                                     [&](uint64_t i) { return own[i]; }));
+        FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(splitPath(schema(), k, split.nodeType, split.name),
+                                                     own.size(), [&](uint64_t i) { return own[i]; }));
         info.partitionCounts.push_back(own.size());
       }
       manifest_.splits.push_back(std::move(info));
@@ -184,11 +188,14 @@ class StoreWriter {
 
   absl::Status writeRelationPartition(int r, int k, const IdColumn& source, const RelationCsr& csr) {
     const Relation& relation = schema().relations[r];
-    const uint64_t firstRow = book_.begin(relation.destination, k), rows = book_.count(relation.destination, k);
+    const uint64_t firstRow = book_.begin(relation.destination, k),
+                   rows = book_.count(relation.destination, k);
     const uint64_t firstEdge = csr.indptr[firstRow];
-    const auto edgeIds = std::span<const uint64_t>(csr.edgeIds).subspan(firstEdge, csr.indptr[firstRow + rows] - firstEdge);
-    FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(relationPath(schema(), k, r, "indptr"), rows + 1,
-                                                 [&](uint64_t i) { return csr.indptr[firstRow + i] - firstEdge; }));
+    const auto edgeIds =
+        std::span<const uint64_t>(csr.edgeIds).subspan(firstEdge, csr.indptr[firstRow + rows] - firstEdge);
+    FARHOP_RETURN_IF_ERROR(
+        writeColumn<uint64_t>(relationPath(schema(), k, r, "indptr"), rows + 1,
+                              [&](uint64_t i) { return csr.indptr[firstRow + i] - firstEdge; }));
     FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(relationPath(schema(), k, r, "edge_ids"), edgeIds.size(),
                                                  [&](uint64_t i) { return edgeIds[i]; }));
     const std::vector<uint64_t>& gids = gids_[relation.source];
@@ -222,8 +229,10 @@ class StoreWriter {
         const int source = schema().relations[r].source;
         std::vector<bool>& nodes = seen[source];
         nodes.resize(book_.numNodes(source));
-        FARHOP_ASSIGN_OR_RETURN(NpyArray neighbors, NpyArray::open(absl::StrCat(
-            root_, "/", relationPath(schema(), k, static_cast<int>(r), "neighbors"))));
+        FARHOP_ASSIGN_OR_RETURN(
+            NpyArray neighbors,
+            NpyArray::open(
+                absl::StrCat(root_, "/", relationPath(schema(), k, static_cast<int>(r), "neighbors"))));
         auto mark = [&](const auto& gids) {
           for (uint64_t gid : gids) {
             const bool own = gid >= book_.begin(source, k) && gid < book_.end(source, k);

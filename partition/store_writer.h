@@ -22,8 +22,8 @@ struct StoreWriterOptions {
   std::function<void(const std::string&)> progress;
 };
 
-// All or nothing: the store is written beside `directory`, synced, and renamed. Needs about 16 bytes per edge of
-// the largest relation and 16 per node in memory. The same arguments give the same bytes.
+// All or nothing: the store is written beside `directory`, synced, and renamed. Needs about 16 bytes per edge
+// of the largest relation and 16 per node in memory. The same arguments give the same bytes.
 absl::Status writeStore(const Dataset& dataset, const PartitionAssignment& assignment,
                         const StoreWriterOptions& options);
 

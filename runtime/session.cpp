@@ -35,7 +35,9 @@ std::string megabytes(uint64_t bytes) { return absl::StrCat(bytes / 1'000'000, "
 }  // namespace
 
 Session::Session(const LaunchContract& contract, const SessionOptions& options)
-    : contract_(contract), options_(options), uncaught_(std::uncaught_exceptions()) {}
+    : contract_(contract), options_(options), uncaught_(std::uncaught_exceptions()) {
+  times_.begin = begin_;
+}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::start(const LaunchContract& contract, const SessionOptions& options) {
   initLogging(absl::StrCat("m", contract.machine, " p", contract.proc));

@@ -39,6 +39,7 @@ struct SessionOptions {
 
 // Seconds since start() was called, at which a stage was over; -1 while it is not.
 struct StageTimes {
+  Clock::time_point begin;       // of start(); the processes of a machine share the clock
   double boundSeconds = -1;
   double channelSeconds = -1;    // the machine's local channel is open
   double gateSeconds = -1;       // this process passed the start gate

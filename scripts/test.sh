@@ -24,12 +24,6 @@ done
 
 [ "$install" = no ] || scripts/install_dependencies.sh
 
-# Leaks are reported too. TSan's report of a race ends the test at once.
-export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}"
-export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
-export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/tsan_suppressions.txt}"
-export LSAN_OPTIONS="${LSAN_OPTIONS:-suppressions=$PWD/tests/lsan_suppressions.txt}"
-
 labels=()
 [ "$full" = yes ] || labels=(-LE full)
 for preset in "${presets[@]}"; do

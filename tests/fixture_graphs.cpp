@@ -29,7 +29,9 @@ FeatureColumn columnOf(std::vector<T> values, uint64_t rows) {
   return {reinterpret_cast<const std::byte*>(shared->data()), rows, shared, "fixture"};
 }
 
-uint64_t connectedNodes(uint64_t nodes) { return std::max<uint64_t>(1, nodes - nodes / 10); }
+uint64_t connectedNodes(uint64_t nodes) {
+  return std::max<uint64_t>(1, nodes - nodes / 10);
+}
 
 // Square of a uniform number: low ids get most of the edges.
 uint64_t skewed(KeyedRandom& random, uint64_t bound) {
@@ -37,10 +39,11 @@ uint64_t skewed(KeyedRandom& random, uint64_t bound) {
   return std::min(bound - 1, static_cast<uint64_t>(u * u * static_cast<double>(bound)));
 }
 
-void addRelation(const FixtureOptions& options, const std::string& name, int source, int destination, uint64_t edges,
-                 Dataset* dataset) {
+void addRelation(const FixtureOptions& options, const std::string& name, int source, int destination,
+                 uint64_t edges, Dataset* dataset) {
   const int index = static_cast<int>(dataset->schema.relations.size());
-  KeyedRandom random(combineKey(combineKey(options.seed, hashName(name)), static_cast<uint64_t>(Purpose::kTest)));
+  KeyedRandom random(
+      combineKey(combineKey(options.seed, hashName(name)), static_cast<uint64_t>(Purpose::kTest)));
   const uint64_t sources = connectedNodes(dataset->schema.nodeTypes[source].count);
   const uint64_t destinations = connectedNodes(dataset->schema.nodeTypes[destination].count);
   std::vector<uint64_t> from, to;
@@ -120,7 +123,8 @@ void saveEdges(const Dataset& dataset, size_t relation, const std::string& direc
   const std::string file = absl::StrCat("edges_", relation, csv ? ".csv" : ".npy");
   if (csv) {
     std::ofstream out(directory + "/" + file);
-    for (uint64_t e = 0; e < edges.source.size(); ++e) out << edges.source[e] << "," << edges.destination[e] << "\n";
+    for (uint64_t e = 0; e < edges.source.size(); ++e)
+      out << edges.source[e] << "," << edges.destination[e] << "\n";
   } else {
     std::vector<int64_t> both;
     for (const IdColumn* column : {&edges.source, &edges.destination}) {
@@ -136,7 +140,8 @@ void saveTask(const Dataset& dataset, const std::string& directory, std::ofstrea
   yaml << "tasks:\n- name: " << dataset.task << "\n  num_classes: " << dataset.numClasses << "\n";
   for (const partition::SplitSeeds& split : dataset.splits) {
     const std::string file = split.name + ".npy";
-    saveNpy(directory + "/" + file, std::vector<int64_t>(split.ids.begin(), split.ids.end()), {split.ids.size()});
+    saveNpy(directory + "/" + file, std::vector<int64_t>(split.ids.begin(), split.ids.end()),
+            {split.ids.size()});
     yaml << "  " << split.name << "_set:\n  - type: " << dataset.schema.nodeTypes[split.nodeType].name
          << "\n    data:\n    - name: seeds\n      format: numpy\n      path: " << file << "\n";
   }
@@ -145,7 +150,8 @@ void saveTask(const Dataset& dataset, const std::string& directory, std::ofstrea
 }  // namespace
 
 float fixtureFeature(int nodeType, uint64_t originalId, uint64_t column) {
-  return static_cast<float>(nodeType * 1000) + static_cast<float>(originalId) + static_cast<float>(column) / 16;
+  return static_cast<float>(nodeType * 1000) + static_cast<float>(originalId) +
+         static_cast<float>(column) / 16;
 }
 
 int64_t fixtureLabel(int nodeType, uint64_t originalId) {
@@ -194,14 +200,15 @@ void writeRawDataset(const Dataset& dataset, const std::string& directory) {
   for (size_t t = 0; t < dataset.nodeFeatures.size(); ++t) {
     const partition::NodeType& type = dataset.schema.nodeTypes[t];
     for (size_t f = 0; f < type.features.size(); ++f) {
-      feature("node", type.name, absl::StrCat("node_", t, "_", f, ".npy"), type.features[f], dataset.nodeFeatures[t][f]);
+      feature("node", type.name, absl::StrCat("node_", t, "_", f, ".npy"), type.features[f],
+              dataset.nodeFeatures[t][f]);
     }
   }
   for (size_t r = 0; r < dataset.edgeFeatures.size(); ++r) {
     const partition::Relation& relation = dataset.schema.relations[r];
     for (size_t f = 0; f < relation.features.size(); ++f) {
-      feature("edge", dataset.schema.relationText(static_cast<int>(r)), absl::StrCat("edge_", r, "_", f, ".npy"),
-              relation.features[f], dataset.edgeFeatures[r][f]);
+      feature("edge", dataset.schema.relationText(static_cast<int>(r)),
+              absl::StrCat("edge_", r, "_", f, ".npy"), relation.features[f], dataset.edgeFeatures[r][f]);
     }
   }
   saveTask(dataset, directory, yaml);

@@ -1,7 +1,7 @@
 // Small random graphs for tests: as data sets in memory, as raw directories, and as partitioned stores.
 //
-// Features are functions of the original id (fixtureFeature, fixtureLabel), so that a test can check any row it
-// meets. Everything is fixed by the options.
+// Features are functions of the original id (fixtureFeature, fixtureLabel), so that a test can check any row
+// it meets. Everything is fixed by the options.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@ namespace farhop::testing {
 
 struct FixtureOptions {
   uint64_t seed = 1;
-  // false: one type "_N", one relation "_E". true: types "user" (`nodes`) and "item" (`nodes` / 2 + 1), relations
-  // "user:follows:user" (`edges`), "user:likes:item" (`edges`) and "item:similar:item" (`edges` / 2).
+  // false: one type "_N", one relation "_E". true: types "user" (`nodes`) and "item" (`nodes` / 2 + 1),
+  // relations "user:follows:user" (`edges`), "user:likes:item" (`edges`) and "item:similar:item" (`edges` /
+  // 2).
   bool heterogeneous = false;
-  // The last tenth of the nodes of each type stay isolated. Destinations are skewed to low ids; about 2 % of the
-  // edges are self loops (within a type) and 5 % repeat an earlier edge.
+  // The last tenth of the nodes of each type stay isolated. Destinations are skewed to low ids; about 2 % of
+  // the edges are self loops (within a type) and 5 % repeat an earlier edge.
   uint64_t nodes = 60;
   uint64_t edges = 400;
   // Node feature "x": float32 [featureDim]. 0: none.
@@ -41,8 +42,8 @@ inline constexpr int64_t kFixtureClasses = 7;
 // Splits of node type 0: about half of the nodes "train", a quarter each "validation" and "test".
 partition::Dataset makeFixtureDataset(const FixtureOptions& options);
 
-// Writes a data set as a directory with metadata.yaml that readDataset() reads back the same. Edges are csv for
-// every second relation, numpy for the others. Throws std::runtime_error on failure.
+// Writes a data set as a directory with metadata.yaml that readDataset() reads back the same. Edges are csv
+// for every second relation, numpy for the others. Throws std::runtime_error on failure.
 void writeRawDataset(const partition::Dataset& dataset, const std::string& directory);
 
 // Partitions the fixture into `parts` and writes the store at `directory` (which must not exist). Returns

@@ -12,14 +12,14 @@ target_link_libraries(api_trainer PRIVATE Farhop::farhop)
 target_include_directories(api_trainer SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
 farhop_flags(api_trainer)
 
-farhop_test(multiproc/whole_job_test.cpp LIBS farhop_base farhop_partition nlohmann_json::nlohmann_json
-            EXTRA fixture_graphs.cpp open_ports.cpp multiproc/farhop_process.cpp TIMEOUT 300)
+farhop_test(multiproc/whole_job_test.cpp LIBS farhop_fixture_graphs nlohmann_json::nlohmann_json
+            EXTRA open_ports.cpp multiproc/farhop_process.cpp TIMEOUT 300)
 target_compile_definitions(whole_job_test PRIVATE
   FARHOP_PROGRAM="$<TARGET_FILE:farhop>" API_TRAINER="$<TARGET_FILE:api_trainer>")
 add_dependencies(whole_job_test farhop api_trainer)
 
 # Installs into a directory of its own, builds a user's project against that, and runs it.
-farhop_test(consumer/consumer_test.cpp LIBS farhop_partition EXTRA fixture_graphs.cpp TIMEOUT 300)
+farhop_test(consumer/consumer_test.cpp LIBS farhop_partition farhop_fixture_graphs TIMEOUT 300)
 target_compile_definitions(consumer_test PRIVATE
   BUILD_DIRECTORY="${PROJECT_BINARY_DIR}" CONSUMER_PROJECT="${CMAKE_CURRENT_SOURCE_DIR}/consumer/project")
 add_dependencies(consumer_test farhop farhop_shared)

@@ -9,9 +9,4 @@ set(rpc_tests
     fuzz/store_fuzz_test)
 foreach(test ${rpc_tests})
   farhop_test(${test}.cpp LIBS farhop_rpc)
-  string(REPLACE "/" "." name ${test})
-  if(FARHOP_SANITIZE STREQUAL "thread")
-    set_tests_properties(${name} PROPERTIES ENVIRONMENT
-      "TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/rpc_tsan_suppressions.txt")
-  endif()
 endforeach()

@@ -15,8 +15,10 @@ TEST(StoreNumpy, OpensEveryFile) {
     testing::FixtureOptions options;
     options.heterogeneous = heterogeneous;
     options.addReverse = true;
-    const std::string store = testing::writeFixtureStore(options, 3, directory / (heterogeneous ? "het" : "hom"));
-    const std::string command = std::string("/usr/bin/python3 ") + FARHOP_NUMPY_CHECK + " " + store + " > /dev/null";
+    const std::string store =
+        testing::writeFixtureStore(options, 3, directory / (heterogeneous ? "het" : "hom"));
+    const std::string command =
+        std::string("/usr/bin/python3 ") + FARHOP_NUMPY_CHECK + " " + store + " > /dev/null";
     EXPECT_EQ(std::system(command.c_str()), 0) << command << " (needs python3-numpy)";
   }
 }

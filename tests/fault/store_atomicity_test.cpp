@@ -54,7 +54,8 @@ class StoreAtomicity : public ::testing::Test {
 
   std::vector<std::string> entries() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(directory_.path())) names.push_back(entry.path().filename());
+    for (const auto& entry : fs::directory_iterator(directory_.path()))
+      names.push_back(entry.path().filename());
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -142,7 +143,8 @@ TEST_F(StoreAtomicity, TheSameInputGivesTheSameBytes) {
   ASSERT_TRUE(write(3).ok());
   writer_.directory = directory_ / "again";
   ASSERT_TRUE(write(3).ok());
-  EXPECT_EQ(GraphStore::open(store_).value()->fingerprint(), GraphStore::open(writer_.directory).value()->fingerprint());
+  EXPECT_EQ(GraphStore::open(store_).value()->fingerprint(),
+            GraphStore::open(writer_.directory).value()->fingerprint());
 }
 
 }  // namespace

@@ -147,7 +147,8 @@ TEST_F(StoreDamage, RefusesANewerVersion_AndSaysSo) {
 }
 
 TEST_F(StoreDamage, RefusesADirectoryThatIsNoStore) {
-  EXPECT_THAT(std::string(GraphStore::open(directory_.path()).status().message()), HasSubstr("no finished graph store"));
+  EXPECT_THAT(std::string(GraphStore::open(directory_.path()).status().message()),
+              HasSubstr("no finished graph store"));
   write(kManifestFile, "{\"format\": \"something else\", \"version\": 1}");
   EXPECT_THAT(std::string(GraphStore::open(path_).status().message()), HasSubstr("not a Farhop graph store"));
 }
@@ -178,8 +179,10 @@ TEST_F(StoreDamage, VerifyFindsNeighborsOutOfRange) {
 }
 
 TEST_F(StoreDamage, VerifyFindsUnsortedNeighbors) {
-  forge<uint64_t>("part-00000/edges/user.follows.user/edge_ids.npy", [](auto v) { std::reverse(v.begin(), v.end()); });
-  forge<uint32_t>("part-00000/edges/user.follows.user/neighbors.npy", [](auto v) { std::reverse(v.begin(), v.end()); });
+  forge<uint64_t>("part-00000/edges/user.follows.user/edge_ids.npy",
+                  [](auto v) { std::reverse(v.begin(), v.end()); });
+  forge<uint32_t>("part-00000/edges/user.follows.user/neighbors.npy",
+                  [](auto v) { std::reverse(v.begin(), v.end()); });
   expectUnsound("is not sorted by (original id, edge id)");
 }
 
@@ -191,8 +194,8 @@ TEST_F(StoreDamage, VerifyFindsEdgesThatOccurTwiceOrNever) {
 }
 
 TEST_F(StoreDamage, VerifyFindsReverseEdgesThatMirrorNothing) {
-  // Exchanges the edge ids of two edges of one row with different neighbours. Order and completeness stay right;
-  // only the comparison with the forward relation can tell.
+  // Exchanges the edge ids of two edges of one row with different neighbours. Order and completeness stay
+  // right; only the comparison with the forward relation can tell.
   const auto store = GraphStore::open(path_).value();
   const int reverse = store->schema().relationIndex("rev_follows").value();
   uint64_t edge = 0;
@@ -209,7 +212,8 @@ TEST_F(StoreDamage, VerifyFindsReverseEdgesThatMirrorNothing) {
   forge<uint64_t>("part-00000/edges/user.rev_follows.user/edge_ids.npy",
                   [&](auto v) { std::swap(v[edge - 1], v[edge]); });
   const std::string message(verify().message());
-  EXPECT_EQ(message, path_ + ": user:rev_follows:user does not hold the edges of user:follows:user turned round");
+  EXPECT_EQ(message,
+            path_ + ": user:rev_follows:user does not hold the edges of user:follows:user turned round");
 }
 
 TEST_F(StoreDamage, VerifyFindsIdMapsThatDisagree) {

@@ -47,10 +47,18 @@ TEST(ManifestFuzz, SurvivesChangedBytes) {
     for (uint64_t change = 0; change <= random.below(3); ++change) {
       const size_t at = random.below(text.size());
       switch (random.below(4)) {
-        case 0: text[at] = static_cast<char>(random.below(256)); break;
-        case 1: text[at] = "0123456789-.\"{}[],:eE"[random.below(21)]; break;
-        case 2: text.erase(at, random.below(40)); break;
-        default: text.insert(at, text.substr(random.below(text.size()), random.below(60))); break;
+        case 0:
+          text[at] = static_cast<char>(random.below(256));
+          break;
+        case 1:
+          text[at] = "0123456789-.\"{}[],:eE"[random.below(21)];
+          break;
+        case 2:
+          text.erase(at, random.below(40));
+          break;
+        default:
+          text.insert(at, text.substr(random.below(text.size()), random.below(60)));
+          break;
       }
     }
     parseSealed(text, &accepted);
@@ -67,8 +75,9 @@ TEST(ManifestFuzz, SurvivesValuesOfOtherTypesInEveryPlace) {
     const bool isText = valid[end] == '"';
     if (isText) end = valid.find('"', end + 1) + 1;
     while (!isText && end < valid.size() && std::string(",\n").find(valid[end]) == std::string::npos) ++end;
-    for (const char* value : {"null", "true", "-1", "1e300", "18446744073709551615", "18446744073709551616", "0.5",
-                              "\"text\"", "[]", "{}", "[[[[]]]]", "9007199254740993", "[0, 18446744073709551615, 3]"}) {
+    for (const char* value :
+         {"null", "true", "-1", "1e300", "18446744073709551615", "18446744073709551616", "0.5", "\"text\"",
+          "[]", "{}", "[[[[]]]]", "9007199254740993", "[0, 18446744073709551615, 3]"}) {
       // Lists keep their opening bracket: replacing it tears the document, which is a case too.
       parseSealed(valid.substr(0, at + 2) + value + valid.substr(end), &accepted);
       ++rounds;
@@ -83,7 +92,8 @@ TEST(ManifestFuzz, SurvivesDeepNestingAndEmptyDocuments) {
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string("[]"), std::string("null"), std::string(1 << 20, '['),
         std::string("{\"checksum\": \""), std::string("{\"format\": \"farhop-graph-store\"}"),
-        std::string("{\"format\": \"farhop-graph-store\", \"version\": 1, \"checksum\": \"0000000000000000\"}")}) {
+        std::string(
+            "{\"format\": \"farhop-graph-store\", \"version\": 1, \"checksum\": \"0000000000000000\"}")}) {
     parseSealed(text, &accepted);
   }
   EXPECT_EQ(accepted, 0);

@@ -140,7 +140,8 @@ TEST_P(StoreRoundtrip, KeepsNodeFeaturesBitForBit) {
         ASSERT_EQ(table->rows, ids.size());
         for (uint64_t i = 0; i < ids.size(); ++i) {
           const std::byte* expected = dataset_.nodeFeatures[t][f].data + ids[i] * spec.rowBytes();
-          ASSERT_EQ(std::memcmp(table->row(i), expected, spec.rowBytes()), 0) << spec.name << " of node " << ids[i];
+          ASSERT_EQ(std::memcmp(table->row(i), expected, spec.rowBytes()), 0)
+              << spec.name << " of node " << ids[i];
         }
       }
     }
@@ -181,14 +182,17 @@ TEST_P(StoreRoundtrip, KeepsSplits) {
   }
 }
 
-TEST_P(StoreRoundtrip, IsSound) { EXPECT_TRUE(store_->verify().ok()) << store_->verify(); }
+TEST_P(StoreRoundtrip, IsSound) {
+  EXPECT_TRUE(store_->verify().ok()) << store_->verify();
+}
 
 TEST_P(StoreRoundtrip, MapsOriginalIdsToGidsAndBack) {
   for (size_t t = 0; t < dataset_.schema.nodeTypes.size(); ++t) {
     auto gids = store_->gidsByOriginalId(static_cast<int>(t));
     ASSERT_TRUE(gids.ok()) << gids.status();
     ASSERT_EQ(gids->size(), dataset_.schema.nodeTypes[t].count);
-    for (uint64_t id = 0; id < gids->size(); ++id) EXPECT_EQ(originalId(static_cast<int>(t), (*gids)[id]), id);
+    for (uint64_t id = 0; id < gids->size(); ++id)
+      EXPECT_EQ(originalId(static_cast<int>(t), (*gids)[id]), id);
   }
 }
 

@@ -57,7 +57,9 @@ class DatasetReader : public ::testing::Test {
     numbers<uint8_t>("train_labels.npy", {2, 1}, {2});
     numbers<int64_t>("other.npy", {4}, {1});
   }
-  void text(const std::string& name, const std::string& content) { std::ofstream(directory_ / name) << content; }
+  void text(const std::string& name, const std::string& content) {
+    std::ofstream(directory_ / name) << content;
+  }
   template <typename T>
   void numbers(const std::string& name, const std::vector<T>& values, std::vector<uint64_t> shape) {
     ASSERT_TRUE(writeNpy<T>(directory_ / name, std::span<const T>(values), shape).ok());
@@ -69,7 +71,9 @@ class DatasetReader : public ::testing::Test {
     ASSERT_NE(at, std::string::npos) << from;
     text("metadata.yaml", yaml.replace(at, from.size(), to));
   }
-  absl::StatusOr<Dataset> read(const std::string& task = "") { return readDataset(directory_.path(), {task}); }
+  absl::StatusOr<Dataset> read(const std::string& task = "") {
+    return readDataset(directory_.path(), {task});
+  }
   // The reader must fail and say `what`.
   void expectError(const std::string& what) {
     const auto dataset = read();
@@ -108,7 +112,8 @@ TEST_F(DatasetReader, ReadsTheTaskThatIsNamed_OrNone) {
   auto none = read("none");
   ASSERT_TRUE(none.ok()) << none.status();
   EXPECT_TRUE(none->splits.empty());
-  EXPECT_THAT(std::string(read("third").status().message()), HasSubstr("there is no task 'third'; there are: 'classify', 'other'"));
+  EXPECT_THAT(std::string(read("third").status().message()),
+              HasSubstr("there is no task 'third'; there are: 'classify', 'other'"));
 }
 
 TEST_F(DatasetReader, ReadsEdgesOfEveryShapeAndIntegerType) {
@@ -175,7 +180,8 @@ TEST_F(DatasetReader, ReadsBackWhatTheFixtureWrites) {
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   ASSERT_EQ(dataset->schema.relations.size(), 3u);
   for (size_t r = 0; r < 3; ++r) {
-    EXPECT_EQ(dataset->schema.relationText(static_cast<int>(r)), written.schema.relationText(static_cast<int>(r)));
+    EXPECT_EQ(dataset->schema.relationText(static_cast<int>(r)),
+              written.schema.relationText(static_cast<int>(r)));
     ASSERT_EQ(dataset->edges[r].source.size(), written.edges[r].source.size());
     for (uint64_t e = 0; e < written.edges[r].source.size(); ++e) {
       ASSERT_EQ(dataset->edges[r].source[e], written.edges[r].source[e]);
@@ -185,7 +191,8 @@ TEST_F(DatasetReader, ReadsBackWhatTheFixtureWrites) {
   ASSERT_EQ(dataset->splits.size(), written.splits.size());
   for (size_t s = 0; s < written.splits.size(); ++s) EXPECT_EQ(dataset->splits[s].ids, written.splits[s].ids);
   EXPECT_EQ(std::memcmp(dataset->nodeFeatures[1][0].data, written.nodeFeatures[1][0].data,
-                        written.schema.nodeTypes[1].count * 16), 0);
+                        written.schema.nodeTypes[1].count * 16),
+            0);
 }
 
 TEST_F(DatasetReader, RefusesBadYaml_WithFileAndLine) {

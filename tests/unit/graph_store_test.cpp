@@ -1,7 +1,10 @@
+#include "partition/graph_store.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "partition/graph_store.h"
+#include <thread>
+
 #include "partition/layout.h"
 #include "partition/store_writer.h"
 #include "tests/fixture_graphs.h"
@@ -21,7 +24,8 @@ TEST(GraphStore, AssignsContiguousShares_FirstMachinesTakeTheRemainder) {
   EXPECT_THAT((*store)->assign(2).value(), ElementsAre(0, 0, 0, 1, 1));
   EXPECT_THAT((*store)->assign(3).value(), ElementsAre(0, 0, 1, 1, 2));
   EXPECT_THAT((*store)->assign(5).value(), ElementsAre(0, 1, 2, 3, 4));
-  EXPECT_THAT(std::string((*store)->assign(6).status().message()), HasSubstr("5 partitions, too few for 6 machines"));
+  EXPECT_THAT(std::string((*store)->assign(6).status().message()),
+              HasSubstr("5 partitions, too few for 6 machines"));
   EXPECT_FALSE((*store)->assign(0).ok());
   EXPECT_FALSE((*store)->openPartition(5).ok());
   EXPECT_FALSE((*store)->openPartition(-1).ok());
@@ -59,6 +63,25 @@ TEST(GraphStore, KeepsWorking_AfterAShardIsMoved) {
   const GraphShard moved = *std::move(shard);
   EXPECT_EQ(moved.originalIds(0)[7], 7u);
   EXPECT_EQ(moved.relation(0).indptr.back(), 400u);
+}
+
+TEST(GraphStore, IsReadByManyThreadsAtOnce) {
+  testing::TemporaryDirectory directory;
+  testing::FixtureOptions options;
+  options.heterogeneous = true;
+  auto store = GraphStore::open(testing::writeFixtureStore(options, 2, directory / "store"));
+  std::vector<const uint64_t*> seen(8);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    threads.emplace_back([&, i] {
+      auto shard = (*store)->openPartition(static_cast<int>(i % 2));
+      auto gids = (*store)->gidsByOriginalId(static_cast<int>(i % 2));
+      if (shard.ok() && gids.ok()) seen[i] = gids->data();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], seen[i % 2]);
+  EXPECT_NE(seen[0], nullptr);
 }
 
 TEST(GraphStore, ReadsNamesOfAnyBytes_AndKeepsThemApart) {
@@ -102,8 +125,10 @@ TEST(Schema, FindsTypesAndRelationsByName) {
   EXPECT_EQ(schema.relationIndex("likes").value(), 0);
   EXPECT_EQ(schema.relationIndex("item:near:item").value(), 2);
   EXPECT_THAT(std::string(schema.relationIndex("near").status().message()), HasSubstr("user:near:user"));
-  EXPECT_THAT(std::string(schema.relationIndex("hates").status().message()), HasSubstr("there are: user:likes:item"));
-  EXPECT_THAT(std::string(schema.nodeTypeIndex("shop").status().message()), HasSubstr("there are: user, item"));
+  EXPECT_THAT(std::string(schema.relationIndex("hates").status().message()),
+              HasSubstr("there are: user:likes:item"));
+  EXPECT_THAT(std::string(schema.nodeTypeIndex("shop").status().message()),
+              HasSubstr("there are: user, item"));
 }
 
 TEST(Layout, GivesDifferentNamesDifferentComponents) {

@@ -57,7 +57,8 @@ class Commands : public ::testing::Test {
 
 TEST_F(Commands, PartitionThenInspect_PrintTheFigures) {
   const std::string json = directory_ / "out.json";
-  Outcome outcome = farhop({"partition", raw_, "--out", store_, "--parts", "3", "--add-reverse", "--json", json});
+  Outcome outcome =
+      farhop({"partition", raw_, "--out", store_, "--parts", "3", "--add-reverse", "--json", json});
   ASSERT_EQ(outcome.exitCode, 0) << outcome.err;
   for (const char* word : {"edge cut", "balance", "peak memory", "train seeds", "time"}) {
     EXPECT_THAT(outcome.out, HasSubstr(word));

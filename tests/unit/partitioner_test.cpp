@@ -1,3 +1,5 @@
+#include "partition/partitioner.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -5,7 +7,6 @@
 
 #include "base/random.h"
 #include "partition/metis_graph.h"
-#include "partition/partitioner.h"
 #include "tests/fixture_graphs.h"
 
 namespace farhop::partition {
@@ -99,7 +100,9 @@ TEST(Partitioner, RandomDealsEvenly_NodesAndTrainSeedsOfEveryType) {
     for (uint64_t id : dataset.splits[0].ids) train.push_back(assignment.partitionOf[0][id]);
     for (const auto& partitionOf : {assignment.partitionOf[0], assignment.partitionOf[1], train}) {
       const auto counts = sizes(partitionOf, parts);
-      EXPECT_LE(*std::max_element(counts.begin(), counts.end()) - *std::min_element(counts.begin(), counts.end()), 2u);
+      EXPECT_LE(
+          *std::max_element(counts.begin(), counts.end()) - *std::min_element(counts.begin(), counts.end()),
+          2u);
     }
   }
 }
@@ -129,7 +132,8 @@ TEST(Partitioner, TakesTinyGraphs) {
       next[i] = (i + 1) % nodes;
     }
     const Dataset dataset = homogeneous(nodes, ring, next);
-    for (int parts = 2; parts <= static_cast<int>(nodes); ++parts) assign(dataset, PartitionMethod::kMetis, parts);
+    for (int parts = 2; parts <= static_cast<int>(nodes); ++parts)
+      assign(dataset, PartitionMethod::kMetis, parts);
   }
 }
 
