@@ -10,5 +10,6 @@ farhop_test(unit/benchmark_measuring_test.cpp LIBS farhop_benchmarks)
 foreach(name limits sampler)
   add_test(NAME benchmark.${name}
     COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/benchmark/small_benchmark_test.py $<TARGET_FILE:farhop-bench> ${name})
-  set_tests_properties(benchmark.${name} PROPERTIES LABELS benchmark TIMEOUT 120)
+  set_tests_properties(benchmark.${name} PROPERTIES LABELS benchmark TIMEOUT 120
+                       ENVIRONMENT "${sanitizerEnvironment}")
 endforeach()
