@@ -7,47 +7,54 @@
 
 namespace farhop {
 
-Executor::Executor(std::string name, int threads) : name_(std::move(name)) {
+Executor::Executor(std::string name, int threads) {
   threads_.reserve(static_cast<size_t>(std::max(threads, 1)));
-  for (int i = 0; i < std::max(threads, 1); ++i) threads_.emplace_back([this, i] { run(i); });
+  for (int i = 0; i < std::max(threads, 1); ++i) {
+    threads_.emplace_back([state = state_, threadName = name + "/" + std::to_string(i)] { run(state, threadName); });
+  }
 }
 
 Executor::~Executor() { shutdown(); }
 
 bool Executor::post(std::function<void()> work) {
   {
-    std::lock_guard lock(mutex_);
-    if (stopping_) return false;
-    queue_.push_back(std::move(work));
+    std::lock_guard lock(state_->mutex);
+    if (state_->stopping) return false;
+    state_->queue.push_back(std::move(work));
   }
-  wake_.notify_one();
+  state_->wake.notify_one();
   return true;
 }
 
 void Executor::shutdown() {
   {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
+    std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
   }
-  wake_.notify_all();
+  state_->wake.notify_all();
   for (std::thread& thread : threads_) {
-    if (thread.joinable()) thread.join();
+    if (!thread.joinable()) continue;
+    if (thread.get_id() == std::this_thread::get_id()) {
+      thread.detach();
+    } else {
+      thread.join();
+    }
   }
 }
 
 size_t Executor::backlog() const {
-  std::lock_guard lock(mutex_);
-  return queue_.size();
+  std::lock_guard lock(state_->mutex);
+  return state_->queue.size();
 }
 
-void Executor::run(int index) {
-  setThreadName(name_ + "/" + std::to_string(index));
-  std::unique_lock lock(mutex_);
+void Executor::run(const std::shared_ptr<State>& state, const std::string& threadName) {
+  setThreadName(threadName);
+  std::unique_lock lock(state->mutex);
   for (;;) {
-    wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    std::function<void()> work = std::move(queue_.front());
-    queue_.pop_front();
+    state->wake.wait(lock, [&] { return state->stopping || !state->queue.empty(); });
+    if (state->queue.empty()) return;
+    std::function<void()> work = std::move(state->queue.front());
+    state->queue.pop_front();
     lock.unlock();
     work();
     work = nullptr;

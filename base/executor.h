@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -19,7 +20,8 @@ class Executor {
  public:
   // Starts `threads` threads (at least 1) named "name/0", "name/1", ... (cut to 15 characters).
   Executor(std::string name, int threads);
-  // shutdown().
+  // shutdown(). May also run on one of its own threads, when the work there drops the last reference to
+  // whatever owns this: that thread then ends by itself after its work.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -28,20 +30,23 @@ class Executor {
   // running `work`, once shutdown() has begun. `work` must not throw.
   bool post(std::function<void()> work);
 
-  // Runs what was posted before, then joins. Idempotent; not callable from one of its own threads.
+  // Runs what was posted before, then joins all threads but the calling one. Idempotent.
   void shutdown();
 
   int threads() const { return static_cast<int>(threads_.size()); }
   size_t backlog() const;
 
  private:
-  void run(int index);
+  // Shared with the threads, one of which may outlive the executor for a moment.
+  struct State {
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::deque<std::function<void()>> queue;  // guarded by mutex
+    bool stopping = false;                    // guarded by mutex
+  };
+  static void run(const std::shared_ptr<State>& state, const std::string& threadName);
 
-  const std::string name_;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::function<void()>> queue_;  // guarded by mutex_
-  bool stopping_ = false;                    // guarded by mutex_
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
   std::vector<std::thread> threads_;
 };
 

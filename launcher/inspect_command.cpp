@@ -149,6 +149,10 @@ absl::Status runInspect(const InspectArguments& arguments) {
 void addInspectCommand(CLI::App& app, int* exitCode) {
   auto arguments = std::make_shared<InspectArguments>();
   CLI::App* command = app.add_subcommand("inspect", "Print what a graph store holds, and check it");
+  command->footer(
+      "Examples:\n"
+      "  farhop inspect store\n"
+      "  farhop inspect store --verify");
   command->add_option("STORE", arguments->store, "Directory of the store")->required();
   command->add_flag("--verify", arguments->verify,
                     "Check every checksum and every invariant; reads all of the store");

@@ -139,6 +139,10 @@ void addPartitionCommand(CLI::App& app, int* exitCode) {
   auto arguments = std::make_shared<PartitionArguments>();
   CLI::App* command =
       app.add_subcommand("partition", "Cut a data set into partitions and write a graph store");
+  command->footer(
+      "Examples:\n"
+      "  farhop partition data/debian --out store --parts 2 --add-reverse\n"
+      "  farhop partition raw/metadata.yaml --out store --parts 8 --method random --json figures.json");
   command->add_option("RAW", arguments->raw, "Data set: a directory with metadata.yaml, or that file")
       ->required();
   command->add_option("--out", arguments->out, "Directory of the store to write")->required();

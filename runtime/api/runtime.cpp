@@ -195,9 +195,6 @@ void Runtime::averageGradients(const std::vector<torch::Tensor>& parameters) {
 
 void Runtime::joinUneven(const std::vector<torch::Tensor>& parameters, const std::function<void()>& step) {
   for (;;) {
-    for (const torch::Tensor& parameter : parameters) {
-      if (parameter.grad().defined()) parameter.grad().zero_();
-    }
     const int64_t active =
         valueOrThrow(api::averageGradients(parameters, false, impl_->collectives(), impl_->collectiveDeadline()));
     if (active == 0) return;

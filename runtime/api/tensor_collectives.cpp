@@ -2,6 +2,7 @@
 
 #include <torch/autograd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <string>
@@ -18,22 +19,26 @@ absl::Status checkParameter(const torch::Tensor& parameter) {
   return absl::OkStatus();
 }
 
-// All gradients of one dtype behind each other, summed, divided, put back.
+// All gradients of one dtype behind each other, and last the number of active processes, in one message: summed,
+// divided, put back. Returns that number; 0 also when there is no parameter of the dtype.
 template <typename T>
-absl::Status averageOf(const std::vector<torch::Tensor>& parameters, torch::ScalarType dtype, int64_t active,
-                       runtime::Collectives& collectives, Deadline deadline) {
+absl::StatusOr<int64_t> averageOf(const std::vector<torch::Tensor>& parameters, torch::ScalarType dtype, bool active,
+                                  runtime::Collectives& collectives, Deadline deadline) {
   std::vector<T> flat;
   for (const torch::Tensor& parameter : parameters) {
     if (parameter.scalar_type() != dtype) continue;
     const size_t at = flat.size();
     flat.resize(at + static_cast<size_t>(parameter.numel()), T{0});
-    if (!parameter.grad().defined()) continue;
+    if (!active || !parameter.grad().defined()) continue;
     const torch::Tensor gradient = parameter.grad().contiguous();
     std::memcpy(flat.data() + at, gradient.data_ptr<T>(), gradient.nbytes());
   }
-  if (flat.empty()) return absl::OkStatus();
+  if (flat.empty()) return 0;
+  flat.push_back(active ? T{1} : T{0});  // exact up to 2^24 processes
   FARHOP_RETURN_IF_ERROR(collectives.allReduceSum(std::span<T>(flat), deadline));
-  const T scale = active > 0 ? T{1} / static_cast<T>(active) : T{0};
+  const int64_t count = static_cast<int64_t>(flat.back());
+  if (count == 0) return 0;
+  const T scale = T{1} / static_cast<T>(count);
   for (T& value : flat) value *= scale;
   size_t at = 0;
   for (const torch::Tensor& parameter : parameters) {
@@ -46,21 +51,21 @@ absl::Status averageOf(const std::vector<torch::Tensor>& parameters, torch::Scal
     }
     at += static_cast<size_t>(parameter.numel());
   }
-  return absl::OkStatus();
+  return count;
 }
 
 }  // namespace
 
 absl::StatusOr<int64_t> averageGradients(const std::vector<torch::Tensor>& parameters, bool active,
                                          runtime::Collectives& collectives, Deadline deadline) {
+  if (parameters.empty()) return absl::InvalidArgumentError("averageGradients: no parameters");
   for (const torch::Tensor& parameter : parameters) FARHOP_RETURN_IF_ERROR(checkParameter(parameter));
   const torch::NoGradGuard noGrad;
-  int64_t count = active ? 1 : 0;
-  FARHOP_RETURN_IF_ERROR(collectives.allReduceSum(std::span<int64_t>(&count, 1), deadline));
-  if (count == 0) return count;
-  FARHOP_RETURN_IF_ERROR(averageOf<float>(parameters, torch::kFloat32, count, collectives, deadline));
-  FARHOP_RETURN_IF_ERROR(averageOf<double>(parameters, torch::kFloat64, count, collectives, deadline));
-  return count;
+  FARHOP_ASSIGN_OR_RETURN(const int64_t narrow,
+                          averageOf<float>(parameters, torch::kFloat32, active, collectives, deadline));
+  FARHOP_ASSIGN_OR_RETURN(const int64_t wide,
+                          averageOf<double>(parameters, torch::kFloat64, active, collectives, deadline));
+  return std::max(narrow, wide);
 }
 
 absl::Status broadcastTensors(const std::vector<torch::Tensor>& tensors, int worldRank,

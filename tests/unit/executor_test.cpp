@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
 
 namespace farhop {
 namespace {
@@ -34,6 +37,29 @@ TEST(Executor, ReleasesWorkBeforeTheNextStarts) {
   executor.post([&] { gone = watch.expired(); });
   executor.shutdown();
   EXPECT_TRUE(gone);
+}
+
+TEST(Executor, MayBeDestroyedByItsOwnWork) {
+  struct Owner {
+    std::unique_ptr<Executor> executor = std::make_unique<Executor>("test", 2);
+    std::shared_ptr<std::atomic<bool>> gone;
+    ~Owner() {
+      executor.reset();
+      *gone = true;
+    }
+  };
+  auto gone = std::make_shared<std::atomic<bool>>(false);
+  auto owner = std::make_shared<Owner>();
+  owner->gone = gone;
+  Executor* executor = owner->executor.get();
+  std::atomic<bool> released{false};
+  executor->post([owner, &released] {
+    while (!released) std::this_thread::yield();
+  });
+  owner.reset();
+  released = true;  // the work's copy is the last one now
+  for (int i = 0; i < 2000 && !*gone; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(*gone);
 }
 
 }  // namespace
