@@ -4,6 +4,8 @@
 
 namespace farhop::benchmarks {
 
-const char* commitHash() { return FARHOP_COMMIT; }
+const char* commitHash() {
+  return FARHOP_COMMIT;
+}
 
 }  // namespace farhop::benchmarks

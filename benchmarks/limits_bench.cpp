@@ -25,11 +25,13 @@ absl::Status runLimits(LimitsOptions options) {
   const std::vector<int> cores = usableCores();
   if (cores.empty()) return absl::InternalError("the kernel does not say which CPUs this process may use");
   FARHOP_ASSIGN_OR_RETURN(const std::unique_ptr<PinnedWorker> worker, PinnedWorker::start(cores[0]));
-  FARHOP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadLimit> reads,
-                          ReadLimit::create(worker.get(), options.bytes, options.small ? kSmallReads : kReads));
+  FARHOP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ReadLimit> reads,
+      ReadLimit::create(worker.get(), options.bytes, options.small ? kSmallReads : kReads));
   std::unique_ptr<TouchedMemory> memory;
   worker->run([&] { memory = std::make_unique<TouchedMemory>(options.bytes, TouchedMemory::Pages::kHuge); });
-  if (memory->empty()) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", options.bytes, " bytes"));
+  if (memory->empty())
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", options.bytes, " bytes"));
   Series copies;
   for (int repetition = 0; repetition < options.repetitions; ++repetition) {
     reads->measure();
@@ -52,10 +54,12 @@ ReadLimit::ReadLimit(PinnedWorker* worker, uint64_t bytes, uint64_t reads) : wor
   });
 }
 
-absl::StatusOr<std::unique_ptr<ReadLimit>> ReadLimit::create(PinnedWorker* worker, uint64_t bytes, uint64_t reads) {
+absl::StatusOr<std::unique_ptr<ReadLimit>> ReadLimit::create(PinnedWorker* worker, uint64_t bytes,
+                                                             uint64_t reads) {
   std::unique_ptr<ReadLimit> limit(new ReadLimit(worker, bytes, reads));
   if (limit->smallMemory_->empty() || limit->hugeMemory_->empty()) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for two arrays of ", bytes, " bytes; lower --edges"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for two arrays of ", bytes, " bytes; lower --edges"));
   }
   worker->run([&] {
     limit->smallWindow_ = bestReadWindow(limit->smallMemory_->bytes(), reads / 4);
@@ -74,7 +78,9 @@ void ReadLimit::measure() {
   });
 }
 
-double ReadLimit::best() const { return std::max(small_.median(), huge_.median()); }
+double ReadLimit::best() const {
+  return std::max(small_.median(), huge_.median());
+}
 
 void ReadLimit::addRows(Report* report) const {
   report->add({"random 64-byte reads, 4 KiB pages", small_, "reads/s", 1, best(), checksum_});
@@ -84,7 +90,9 @@ void ReadLimit::addRows(Report* report) const {
 void addLimitsBench(CLI::App& app, absl::Status* status) {
   auto options = std::make_shared<LimitsOptions>();
   CLI::App* const command = app.add_subcommand("limits", "What this machine's memory can do on one core");
-  command->add_option("--nodes-log2", options->graph.nodesLog2, "The array is as large as a graph of 2^N nodes ...")
+  command
+      ->add_option("--nodes-log2", options->graph.nodesLog2,
+                   "The array is as large as a graph of 2^N nodes ...")
       ->capture_default_str();
   command->add_option("--edges", options->graph.edges, "... and this many edges")->capture_default_str();
   command->add_option("--bytes", options->bytes, "The array's size, instead");

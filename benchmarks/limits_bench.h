@@ -1,10 +1,9 @@
 // `farhop-bench limits`: what this machine's memory can do.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
-
-#include <CLI/CLI.hpp>
 
 #include "base/status.h"
 #include "benchmarks/machine.h"
@@ -14,12 +13,13 @@
 
 namespace farhop::benchmarks {
 
-// Measures random reads of arrays as large as a graph, a bit per repetition, so that a limit is taken under the same
-// conditions as what is compared with it. Lives on one worker's core.
+// Measures random reads of arrays as large as a graph, a bit per repetition, so that a limit is taken under
+// the same conditions as what is compared with it. Lives on one worker's core.
 class ReadLimit {
  public:
   // Allocates twice `bytes` and finds the window that is fastest here.
-  static absl::StatusOr<std::unique_ptr<ReadLimit>> create(PinnedWorker* worker, uint64_t bytes, uint64_t reads);
+  static absl::StatusOr<std::unique_ptr<ReadLimit>> create(PinnedWorker* worker, uint64_t bytes,
+                                                           uint64_t reads);
 
   // One repetition.
   void measure();

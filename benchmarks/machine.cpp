@@ -90,7 +90,8 @@ TouchedMemory::TouchedMemory(size_t bytes, Pages pages) : bytes_(bytes) {
   data_ = static_cast<std::byte*>(mapped);
   ::madvise(mapped, bytes, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   // Not zeros: pages of zeros could be shared.
-  for (size_t at = 0; at + sizeof(size_t) <= bytes; at += sizeof(size_t)) std::memcpy(data_ + at, &at, sizeof(size_t));
+  for (size_t at = 0; at + sizeof(size_t) <= bytes; at += sizeof(size_t))
+    std::memcpy(data_ + at, &at, sizeof(size_t));
 }
 
 TouchedMemory::~TouchedMemory() {

@@ -14,8 +14,8 @@ namespace farhop::benchmarks {
 
 std::string cpuModel();
 
-// One CPU for each physical core that this process may use, ascending (hardware threads of one core share what is
-// measured, so only the first counts).
+// One CPU for each physical core that this process may use, ascending (hardware threads of one core share
+// what is measured, so only the first counts).
 std::vector<int> usableCores();
 
 // Binds the calling thread; a thread started later by it inherits that.

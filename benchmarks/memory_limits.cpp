@@ -15,7 +15,9 @@ constexpr size_t kLineBytes = 64;
 constexpr size_t kMaxWindow = 128;
 constexpr std::array<size_t, 5> kWindows = {8, 16, 32, 64, 128};
 
-double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 }  // namespace
 
@@ -23,7 +25,8 @@ ReadRate randomReads(std::span<const std::byte> array, uint64_t reads, size_t wi
   const uint64_t lines = array.size() / kLineBytes;
   const std::byte* const base = array.data();
   auto lineOf = [&](uint64_t read) {
-    return base + static_cast<uint64_t>((static_cast<Uint128>(mix64(read * kGoldenGamma)) * lines) >> 64) * kLineBytes;
+    return base + static_cast<uint64_t>((static_cast<Uint128>(mix64(read * kGoldenGamma)) * lines) >> 64) *
+                      kLineBytes;
   };
   std::array<const std::byte*, kMaxWindow> ahead;  // a ring of lines asked for and not read yet
   for (size_t i = 0; i < window; ++i) {

@@ -17,7 +17,8 @@ struct ReadRate {
 // ahead. The array is at least one line, line-aligned.
 ReadRate randomReads(std::span<const std::byte> array, uint64_t reads, size_t window);
 
-// Bytes copied per second from the first half of the array to the second (each is read once and written once).
+// Bytes copied per second from the first half of the array to the second (each is read once and written
+// once).
 double copyRate(std::span<std::byte> array);
 
 // How far ahead randomReads() is fastest here, and so what `window` to use.

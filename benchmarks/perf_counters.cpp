@@ -40,9 +40,11 @@ PerfCounters::Values PerfCounters::read() const {
     struct {
       uint64_t value, enabled, running;
     } count{};
-    if (descriptors_[kind] < 0 || ::read(descriptors_[kind], &count, sizeof(count)) != sizeof(count)) continue;
+    if (descriptors_[kind] < 0 || ::read(descriptors_[kind], &count, sizeof(count)) != sizeof(count))
+      continue;
     if (count.running == 0 && count.enabled > 0) continue;
-    const double scale = count.running == 0 ? 1 : static_cast<double>(count.enabled) / static_cast<double>(count.running);
+    const double scale =
+        count.running == 0 ? 1 : static_cast<double>(count.enabled) / static_cast<double>(count.running);
     values[kind] = static_cast<double>(count.value) * scale;
   }
   return values;

@@ -1,5 +1,5 @@
-// A thread that stays on one core for the whole run, so that its allocator's memory, its caches and its workspace
-// stay its own from one repetition to the next.
+// A thread that stays on one core for the whole run, so that its allocator's memory, its caches and its
+// workspace stay its own from one repetition to the next.
 #pragma once
 
 #include <functional>

@@ -40,7 +40,8 @@ std::optional<double> ratio(const Row& row) {
   return row.values.median() / *row.limit;
 }
 
-std::string formatTable(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& rightAligned) {
+std::string formatTable(const std::vector<std::vector<std::string>>& rows,
+                        const std::vector<bool>& rightAligned) {
   std::vector<size_t> widths(rightAligned.size(), 0);
   for (const auto& row : rows) {
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
@@ -50,7 +51,8 @@ std::string formatTable(const std::vector<std::vector<std::string>>& rows, const
     std::string line;
     for (size_t c = 0; c < row.size(); ++c) {
       const std::string blanks(widths[c] - row[c].size(), ' ');
-      absl::StrAppend(&line, c > 0 ? "  " : "", rightAligned[c] ? blanks : row[c], rightAligned[c] ? row[c] : blanks);
+      absl::StrAppend(&line, c > 0 ? "  " : "", rightAligned[c] ? blanks : row[c],
+                      rightAligned[c] ? row[c] : blanks);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     absl::StrAppend(&text, line, "\n");
@@ -81,9 +83,15 @@ double Series::median() const {
   return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
-double Series::min() const { return values_.empty() ? 0 : *std::min_element(values_.begin(), values_.end()); }
-double Series::max() const { return values_.empty() ? 0 : *std::max_element(values_.begin(), values_.end()); }
-double Series::spread() const { return min() > 0 ? max() / min() - 1 : 0; }
+double Series::min() const {
+  return values_.empty() ? 0 : *std::min_element(values_.begin(), values_.end());
+}
+double Series::max() const {
+  return values_.empty() ? 0 : *std::max_element(values_.begin(), values_.end());
+}
+double Series::spread() const {
+  return min() > 0 ? max() / min() - 1 : 0;
+}
 
 std::string Report::table() const {
   std::vector<std::vector<std::string>> lines = {
@@ -99,31 +107,40 @@ std::string Report::table() const {
 }
 
 std::string Report::json() const {
-  nlohmann::json run = {{"commit", commitHash()},   {"build", FARHOP_BUILD_TYPE}, {"time", utcNow()},
-                        {"cpu", cpuModel()},        {"cores", usableCores().size()}, {"seed", seed_},
-                        {"small", small_},          {"graph", nullptr}};
+  nlohmann::json run = {{"commit", commitHash()},
+                        {"build", FARHOP_BUILD_TYPE},
+                        {"time", utcNow()},
+                        {"cpu", cpuModel()},
+                        {"cores", usableCores().size()},
+                        {"seed", seed_},
+                        {"small", small_},
+                        {"graph", nullptr}};
   utsname system{};
   if (::uname(&system) == 0) run["kernel"] = system.release;
   if (graph_) {
-    run["graph"] = {{"kind", "rmat"},          {"nodes", graph_->nodes}, {"edges", graph_->edges},
-                    {"seed", graph_->seed},    {"parts", graph_->parts}};
+    run["graph"] = {{"kind", "rmat"},
+                    {"nodes", graph_->nodes},
+                    {"edges", graph_->edges},
+                    {"seed", graph_->seed},
+                    {"parts", graph_->parts}};
   }
   nlohmann::json list = nlohmann::json::array();
   for (const Row& row : rows_) {
-    list.push_back({{"bench", bench_},
-                    {"case", row.name},
-                    {"value", row.values.median()},
-                    {"unit", row.unit},
-                    {"limit", optionalNumber(row.limit)},
-                    {"ratio", optionalNumber(ratio(row))},
-                    {"threads", row.threads},
-                    {"median", row.values.median()},
-                    {"min", row.values.min()},
-                    {"max", row.values.max()},
-                    {"spread", row.values.spread()},
-                    {"repetitions", row.values.values()},
-                    {"checksum", row.checksum ? nlohmann::json(hexadecimal(*row.checksum)) : nlohmann::json(nullptr)},
-                    {"run", run}});
+    list.push_back(
+        {{"bench", bench_},
+         {"case", row.name},
+         {"value", row.values.median()},
+         {"unit", row.unit},
+         {"limit", optionalNumber(row.limit)},
+         {"ratio", optionalNumber(ratio(row))},
+         {"threads", row.threads},
+         {"median", row.values.median()},
+         {"min", row.values.min()},
+         {"max", row.values.max()},
+         {"spread", row.values.spread()},
+         {"repetitions", row.values.values()},
+         {"checksum", row.checksum ? nlohmann::json(hexadecimal(*row.checksum)) : nlohmann::json(nullptr)},
+         {"run", run}});
   }
   return list.dump(1);
 }

@@ -17,7 +17,8 @@ namespace {
 // Part of the directory's name and of the key: another generator makes another graph.
 constexpr int kGeneratorVersion = 1;
 constexpr size_t kEdgesPerChunk = size_t{1} << 20;
-// Quadrants' upper bounds in 32-bit fixed point: source and destination low; destination high; source high; both.
+// Quadrants' upper bounds in 32-bit fixed point: source and destination low; destination high; source high;
+// both.
 constexpr double kTwoTo32 = 4294967296.0;
 constexpr uint32_t kA = static_cast<uint32_t>(0.57 * kTwoTo32);
 constexpr uint32_t kAB = static_cast<uint32_t>((0.57 + 0.19) * kTwoTo32);
@@ -25,18 +26,21 @@ constexpr uint32_t kABC = static_cast<uint32_t>((0.57 + 0.19 + 0.19) * kTwoTo32)
 
 absl::Status checkOptions(const RmatOptions& options) {
   if (options.nodesLog2 < 1 || options.nodesLog2 > 31) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--nodes-log2 is ", options.nodesLog2, "; 1 to 31 are possible, since ids are 32 bits wide"));
+    return absl::InvalidArgumentError(absl::StrCat("--nodes-log2 is ", options.nodesLog2,
+                                                   "; 1 to 31 are possible, since ids are 32 bits wide"));
   }
   if (options.edges == 0) return absl::InvalidArgumentError("--edges is 0; a graph to sample needs some");
-  if (options.parts < 1) return absl::InvalidArgumentError(absl::StrCat("--parts is ", options.parts, "; at least 1"));
+  if (options.parts < 1)
+    return absl::InvalidArgumentError(absl::StrCat("--parts is ", options.parts, "; at least 1"));
   return absl::OkStatus();
 }
 
 // Makes all edges, chunk by chunk on all threads, and streams them into two files.
-absl::Status writeEdges(const RmatOptions& options, const std::string& sourcePath, const std::string& destinationPath) {
+absl::Status writeEdges(const RmatOptions& options, const std::string& sourcePath,
+                        const std::string& destinationPath) {
   FARHOP_ASSIGN_OR_RETURN(NpyWriter sources, NpyWriter::create(sourcePath, DType::kUInt32, {options.edges}));
-  FARHOP_ASSIGN_OR_RETURN(NpyWriter destinations, NpyWriter::create(destinationPath, DType::kUInt32, {options.edges}));
+  FARHOP_ASSIGN_OR_RETURN(NpyWriter destinations,
+                          NpyWriter::create(destinationPath, DType::kUInt32, {options.edges}));
   const RmatEdges rmat(options);
   struct Chunk {
     std::vector<uint32_t> sources, destinations;
@@ -61,7 +65,8 @@ absl::Status writeEdges(const RmatOptions& options, const std::string& sourcePat
     for (std::thread& thread : threads) thread.join();
     for (const Chunk& chunk : chunks) {
       FARHOP_RETURN_IF_ERROR(sources.write(chunk.sources.data(), chunk.sources.size() * sizeof(uint32_t)));
-      FARHOP_RETURN_IF_ERROR(destinations.write(chunk.destinations.data(), chunk.destinations.size() * sizeof(uint32_t)));
+      FARHOP_RETURN_IF_ERROR(
+          destinations.write(chunk.destinations.data(), chunk.destinations.size() * sizeof(uint32_t)));
     }
   }
   FARHOP_RETURN_IF_ERROR(sources.commit());
@@ -112,7 +117,8 @@ absl::Status makeStore(const RmatOptions& options, const std::string& directory,
   split.parts = options.parts;
   split.method = partition::PartitionMethod::kRandom;
   split.seed = options.seed;
-  FARHOP_ASSIGN_OR_RETURN(const partition::PartitionAssignment assignment, partition::assignPartitions(dataset, split));
+  FARHOP_ASSIGN_OR_RETURN(const partition::PartitionAssignment assignment,
+                          partition::assignPartitions(dataset, split));
   partition::StoreWriterOptions writing;
   writing.directory = directory;
   writing.method = std::string(partition::partitionMethodName(split.method));
@@ -128,7 +134,8 @@ void addRmatOptions(CLI::App& command, RmatOptions* options) {
   command.add_option("--edges", options->edges, "Directed edges of the graph")->capture_default_str();
   command.add_option("--graph-seed", options->seed, "Seed of the graph")->capture_default_str();
   command.add_option("--parts", options->parts, "Random partitions of the store")->capture_default_str();
-  command.add_option("--cache", options->cacheDirectory, "Where graphs are kept between runs")->capture_default_str();
+  command.add_option("--cache", options->cacheDirectory, "Where graphs are kept between runs")
+      ->capture_default_str();
 }
 
 RmatEdges::RmatEdges(const RmatOptions& options)
@@ -144,7 +151,8 @@ Edge RmatEdges::operator()(uint64_t edge) const {
     // 32 bits choose a quadrant: one draw serves two levels.
     bits = level % 2 == 0 ? random.next() : bits >> 32;
     const uint32_t point = static_cast<uint32_t>(bits);
-    const uint32_t sourceHigh = point >= kAB, destinationHigh = (point >= kA) ^ (point >= kAB) ^ (point >= kABC);
+    const uint32_t sourceHigh = point >= kAB,
+                   destinationHigh = (point >= kA) ^ (point >= kAB) ^ (point >= kABC);
     source = 2 * source + sourceHigh;
     destination = 2 * destination + destinationHigh;
   }
@@ -155,18 +163,20 @@ absl::StatusOr<std::shared_ptr<const partition::GraphStore>> openRmatGraph(
     const RmatOptions& options, const std::function<void(const std::string&)>& progress) {
   FARHOP_RETURN_IF_ERROR(checkOptions(options));
   const std::string directory =
-      absl::StrCat(options.cacheDirectory, "/rmat-v", kGeneratorVersion, "-nodes", options.nodesLog2, "-edges",
-                   options.edges, "-seed", options.seed, "-parts", options.parts);
+      absl::StrCat(options.cacheDirectory, "/rmat-v", kGeneratorVersion, "-nodes", options.nodesLog2,
+                   "-edges", options.edges, "-seed", options.seed, "-parts", options.parts);
   if (!pathExists(directory)) {
     FARHOP_RETURN_IF_ERROR(makeDirectories(options.cacheDirectory));
     const absl::Status made = makeStore(options, directory, progress);
     // Another process may have made it meanwhile.
     if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
   }
-  FARHOP_ASSIGN_OR_RETURN(std::shared_ptr<const partition::GraphStore> store, partition::GraphStore::open(directory));
+  FARHOP_ASSIGN_OR_RETURN(std::shared_ptr<const partition::GraphStore> store,
+                          partition::GraphStore::open(directory));
   const partition::Schema& schema = store->schema();
-  if (schema.nodeTypes.size() != 1 || schema.relations.size() != 1 || schema.nodeTypes[0].count != options.nodes() ||
-      schema.relations[0].count != options.edges || store->numPartitions() != options.parts) {
+  if (schema.nodeTypes.size() != 1 || schema.relations.size() != 1 ||
+      schema.nodeTypes[0].count != options.nodes() || schema.relations[0].count != options.edges ||
+      store->numPartitions() != options.parts) {
     return absl::FailedPreconditionError(
         absl::StrCat(directory, " is not the graph that its name says; remove it and run again"));
   }

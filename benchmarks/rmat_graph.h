@@ -1,13 +1,13 @@
-// The graph that benchmarks run on: R-MAT (Chakrabarti, Zhan, Faloutsos: "R-MAT: a recursive model for graph mining",
-// SDM 2004), a = 0.57, b = 0.19, c = 0.19, d = 0.05, as a store on disk that is made once and reused.
+// The graph that benchmarks run on: R-MAT (Chakrabarti, Zhan, Faloutsos: "R-MAT: a recursive model for graph
+// mining", SDM 2004), a = 0.57, b = 0.19, c = 0.19, d = 0.05, as a store on disk that is made once and
+// reused.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-
-#include <CLI/CLI.hpp>
 
 #include "base/random.h"
 #include "base/status.h"
@@ -37,8 +37,8 @@ struct Edge {
   uint32_t destination = 0;
 };
 
-// Edge number `edge` of the graph: a function of the seed, the sizes and the number alone. Node ids are permuted, so
-// that an id says nothing of a degree; parallel edges and self loops stay.
+// Edge number `edge` of the graph: a function of the seed, the sizes and the number alone. Node ids are
+// permuted, so that an id says nothing of a degree; parallel edges and self loops stay.
 class RmatEdges {
  public:
   explicit RmatEdges(const RmatOptions& options);
@@ -50,8 +50,8 @@ class RmatEdges {
   KeyedPermutation permutation_;
 };
 
-// Opens the graph, making it first when the cache has none with these parameters. `progress` gets a line before
-// each long step. Making needs about 16 bytes of memory per edge.
+// Opens the graph, making it first when the cache has none with these parameters. `progress` gets a line
+// before each long step. Making needs about 16 bytes of memory per edge.
 absl::StatusOr<std::shared_ptr<const partition::GraphStore>> openRmatGraph(
     const RmatOptions& options, const std::function<void(const std::string&)>& progress);
 

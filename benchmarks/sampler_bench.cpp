@@ -1,5 +1,7 @@
 #include "benchmarks/sampler_bench.h"
 
+#include <absl/strings/str_join.h>
+
 #include <algorithm>
 #include <barrier>
 #include <cstdio>
@@ -7,8 +9,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <absl/strings/str_join.h>
 
 #include "base/memory_info.h"
 #include "benchmarks/limits_bench.h"
@@ -39,7 +39,8 @@ struct Case {
   std::string name;
   std::vector<std::unique_ptr<BatchMaker>> makers;  // [threads], each used on its own worker
   uint64_t checksum = 0;
-  std::vector<Pass> passes;  // [repetitions], summed over threads; time and share of core are the worst thread's
+  std::vector<Pass>
+      passes;  // [repetitions], summed over threads; time and share of core are the worst thread's
 };
 
 class SamplerBench {
@@ -63,8 +64,8 @@ class SamplerBench {
   absl::Status prepare() {
     if (options_.fanouts.empty()) return absl::InvalidArgumentError("--fanouts is empty; give one per hop");
     FARHOP_ASSIGN_OR_RETURN(auto store, openRmatGraph(options_.graph, [](const std::string& line) {
-      std::fprintf(stderr, "%s\n", line.c_str());
-    }));
+                              std::fprintf(stderr, "%s\n", line.c_str());
+                            }));
     FARHOP_ASSIGN_OR_RETURN(graph_, sampler::PartitionedGraph::open(std::move(store), 0, 1));
     const std::vector<int> cores = usableCores();
     if (cores.empty()) return absl::InternalError("the kernel does not say which CPUs this process may use");
@@ -94,7 +95,8 @@ class SamplerBench {
     sampler::SamplingOptions withIds = sampling;
     withIds.edgeIds = true;
     addCase("uniform, edge ids", 1, [&] { return makeBatchSampler(graph_, withIds); });
-    if (workers_.size() > 1) addCase("uniform, 2 threads", 2, [&] { return makeBatchSampler(graph_, sampling); });
+    if (workers_.size() > 1)
+      addCase("uniform, 2 threads", 2, [&] { return makeBatchSampler(graph_, sampling); });
   }
 
   template <typename Make>
@@ -111,16 +113,19 @@ class SamplerBench {
   }
 
   // Thread t samples the t-th share; the first share is the one-thread cases' work.
-  BatchRange range(size_t thread) const { return {thread * options_.batches, (thread + 1) * options_.batches}; }
+  BatchRange range(size_t thread) const {
+    return {thread * options_.batches, (thread + 1) * options_.batches};
+  }
 
-  // Every thread samples all that it will be timed at, so that memory, workspaces and branch predictors are as in
-  // the middle of an epoch; and the batches are digested, which would disturb the timing.
+  // Every thread samples all that it will be timed at, so that memory, workspaces and branch predictors are
+  // as in the middle of an epoch; and the batches are digested, which would disturb the timing.
   absl::Status warmUp() {
     touchGraph(*graph_, true);
     for (Case& entry : cases_) {
       for (size_t thread = 0; thread < entry.makers.size(); ++thread) {
         absl::StatusOr<uint64_t> checksum;
-        workers_[thread]->run([&] { checksum = checksumPass(*entry.makers[thread], *graph_, *plan_, range(thread)); });
+        workers_[thread]->run(
+            [&] { checksum = checksumPass(*entry.makers[thread], *graph_, *plan_, range(thread)); });
         if (!checksum.ok()) return checksum.status();
         entry.checksum = thread == 0 ? *checksum : entry.checksum + *checksum;
       }
@@ -135,8 +140,9 @@ class SamplerBench {
     const Case* const a = find(one);
     const Case* const b = find(other);
     if (a == nullptr || b == nullptr || a->checksum == b->checksum) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("cases '", one, "' and '", other,
-                                            "' sampled different batches, so that their times cannot be compared"));
+    return absl::InternalError(
+        absl::StrCat("cases '", one, "' and '", other,
+                     "' sampled different batches, so that their times cannot be compared"));
   }
 
   absl::Status measure(Case* entry) {
@@ -166,15 +172,17 @@ class SamplerBench {
       }
     }
     if (!entry->passes.empty() && entry->passes[0].edges != sum.edges) {
-      return absl::InternalError(absl::StrCat("case '", entry->name, "' sampled ", sum.edges, " edges in one repetition and ",
-                                              entry->passes[0].edges, " in another"));
+      return absl::InternalError(absl::StrCat("case '", entry->name, "' sampled ", sum.edges,
+                                              " edges in one repetition and ", entry->passes[0].edges,
+                                              " in another"));
     }
     entry->passes.push_back(std::move(sum));
     return absl::OkStatus();
   }
 
   const Case* find(const std::string& name) const {
-    const auto at = std::find_if(cases_.begin(), cases_.end(), [&](const Case& entry) { return entry.name == name; });
+    const auto at =
+        std::find_if(cases_.begin(), cases_.end(), [&](const Case& entry) { return entry.name == name; });
     return at == cases_.end() ? nullptr : &*at;
   }
 
@@ -190,32 +198,41 @@ class SamplerBench {
   // How many times as fast as another case, repetition by repetition.
   static Series speedup(const Case& entry, const Case& other) {
     Series series;
-    for (size_t i = 0; i < entry.passes.size(); ++i) series.add(edgeRate(entry.passes[i]) / edgeRate(other.passes[i]));
+    for (size_t i = 0; i < entry.passes.size(); ++i)
+      series.add(edgeRate(entry.passes[i]) / edgeRate(other.passes[i]));
     return series;
   }
 
   void addRows(const Case& entry, Report* report) const {
     const int threads = static_cast<int>(entry.makers.size());
     const double limit = limit_->best() * threads;
-    const double edges = static_cast<double>(entry.passes[0].edges), batches = static_cast<double>(entry.passes[0].batches);
+    const double edges = static_cast<double>(entry.passes[0].edges),
+                 batches = static_cast<double>(entry.passes[0].batches);
     auto row = [&](Series values, const char* unit, std::optional<double> most = std::nullopt) {
       report->add({entry.name, std::move(values), unit, threads, most, entry.checksum});
     };
     row(over(entry, edgeRate), "edges/s", limit);
-    row(over(entry, [](const Pass& pass) { return static_cast<double>(pass.batches) / pass.seconds; }), "batches/s",
-        limit * batches / edges);
+    row(over(entry, [](const Pass& pass) { return static_cast<double>(pass.batches) / pass.seconds; }),
+        "batches/s", limit * batches / edges);
     row(over(entry, [](const Pass& pass) { return 1e9 / edgeRate(pass); }), "ns/edge", 1e9 / limit);
     const Case* const baseline = find("unordered_map");
-    if (baseline != nullptr && baseline != &entry && threads == 1) row(speedup(entry, *baseline), "x unordered_map");
+    if (baseline != nullptr && baseline != &entry && threads == 1)
+      row(speedup(entry, *baseline), "x unordered_map");
     const Case* const uniform = find("uniform");
     if (uniform != nullptr && threads > 1) row(speedup(entry, *uniform), "x one thread", threads);
-    row(over(entry, [](const Pass& pass) { return static_cast<double>(pass.usage.minorFaults + pass.usage.majorFaults) /
-                                                  static_cast<double>(pass.batches); }), "faults/batch");
+    row(over(entry,
+             [](const Pass& pass) {
+               return static_cast<double>(pass.usage.minorFaults + pass.usage.majorFaults) /
+                      static_cast<double>(pass.batches);
+             }),
+        "faults/batch");
     row(over(entry, [](const Pass& pass) { return pass.shareOfCore; }), "share of core");
-    const char* const units[PerfCounters::kKinds] = {"cache misses/edge", "TLB misses/edge", "instructions/edge"};
+    const char* const units[PerfCounters::kKinds] = {"cache misses/edge", "TLB misses/edge",
+                                                     "instructions/edge"};
     for (size_t kind = 0; kind < PerfCounters::kKinds; ++kind) {
       if (!entry.passes[0].counters[kind]) continue;
-      row(over(entry, [&](const Pass& pass) { return pass.counters[kind].value_or(0) / edges; }), units[kind]);
+      row(over(entry, [&](const Pass& pass) { return pass.counters[kind].value_or(0) / edges; }),
+          units[kind]);
     }
   }
 
@@ -229,11 +246,14 @@ class SamplerBench {
     }
     if (!cases_.empty()) {
       const Pass& pass = cases_[0].passes[0];
-      report.add({"batch", Series({static_cast<double>(pass.edges) / static_cast<double>(pass.batches)}), "edges/batch"});
-      report.add({"batch", Series({static_cast<double>(pass.nodes) / static_cast<double>(pass.batches)}), "nodes/batch"});
+      report.add({"batch", Series({static_cast<double>(pass.edges) / static_cast<double>(pass.batches)}),
+                  "edges/batch"});
+      report.add({"batch", Series({static_cast<double>(pass.nodes) / static_cast<double>(pass.batches)}),
+                  "nodes/batch"});
     }
     report.add({"process", Series({static_cast<double>(peakResidentBytes())}), "bytes at peak"});
-    if (!quiet && !options_.small) std::fprintf(stderr, "Something else ran on these cores meanwhile: see \"share of core\".\n");
+    if (!quiet && !options_.small)
+      std::fprintf(stderr, "Something else ran on these cores meanwhile: see \"share of core\".\n");
     return publish(report, options_.json);
   }
 
@@ -268,11 +288,13 @@ void addSamplerBench(CLI::App& app, absl::Status* status) {
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--batch-size", options->batchSize, "Seeds per batch")->capture_default_str();
-  command->add_option("--batches", options->batches, "Batches per thread and repetition")->capture_default_str();
+  command->add_option("--batches", options->batches, "Batches per thread and repetition")
+      ->capture_default_str();
   command->add_option("--repetitions", options->repetitions, "Medians are over so many")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  command->add_option("--seed", options->seed, "Seed of the order of seeds and of the draws")->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of the order of seeds and of the draws")
+      ->capture_default_str();
   command->add_option("--case", options->only, "Only the case of this name; may be repeated");
   command->add_flag("--small", options->small, "A size for tests; its figures mean nothing");
   command->add_option("--json", options->json, "Also write the rows to this file");

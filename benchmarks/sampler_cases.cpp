@@ -23,9 +23,10 @@ class SamplerMaker : public BatchMaker {
   BatchResult make(sampler::BatchRequest request) override {
     std::optional<BatchResult> result;
     startTask<BatchResult>(sampler_.sample(std::move(request), &workspace_),
-                                    [&](BatchResult batch) { result.emplace(std::move(batch)); });
+                           [&](BatchResult batch) { result.emplace(std::move(batch)); });
     // With no other machine to ask, the task ends on this thread before startTask returns.
-    if (!result) return absl::InternalError("the sampler waited for a reply, although all partitions are here");
+    if (!result)
+      return absl::InternalError("the sampler waited for a reply, although all partitions are here");
     return *std::move(result);
   }
 
@@ -96,10 +97,12 @@ std::unique_ptr<BatchMaker> makeUnorderedMapSampler(std::shared_ptr<const Partit
 absl::StatusOr<BatchPlan> BatchPlan::make(const PartitionedGraph& graph, uint64_t seed, uint64_t batchSize,
                                           uint64_t batches) {
   const uint64_t nodes = graph.book().numNodes(0);
-  if (batchSize == 0 || batches == 0) return absl::InvalidArgumentError("--batch-size and --batches must be above 0");
+  if (batchSize == 0 || batches == 0)
+    return absl::InvalidArgumentError("--batch-size and --batches must be above 0");
   if (batches > nodes / batchSize) {
-    return absl::InvalidArgumentError(absl::StrCat(batches, " batches of ", batchSize, " seeds are more than the ",
-                                                   nodes, " nodes of the graph; lower --batches or --batch-size"));
+    return absl::InvalidArgumentError(absl::StrCat(batches, " batches of ", batchSize,
+                                                   " seeds are more than the ", nodes,
+                                                   " nodes of the graph; lower --batches or --batch-size"));
   }
   FARHOP_ASSIGN_OR_RETURN(const std::span<const uint64_t> gids, graph.store().gidsByOriginalId(0));
   const KeyedPermutation order(combineKey(seed, static_cast<uint64_t>(Purpose::kShuffle)), nodes);

@@ -1,4 +1,5 @@
-// What `farhop-bench sampler` compares: ways to sample the same batches, and how one pass over them is measured.
+// What `farhop-bench sampler` compares: ways to sample the same batches, and how one pass over them is
+// measured.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +31,12 @@ std::unique_ptr<BatchMaker> makeBatchSampler(std::shared_ptr<const sampler::Part
 std::unique_ptr<BatchMaker> makeUnorderedMapSampler(std::shared_ptr<const sampler::PartitionedGraph> graph,
                                                     sampler::SamplingOptions options);
 
-// The same seeds, in the same batches, for every case: a permutation of all nodes, keyed by `seed` and dealt in
-// order of original ids, so that batches do not depend on the partitioning.
+// The same seeds, in the same batches, for every case: a permutation of all nodes, keyed by `seed` and dealt
+// in order of original ids, so that batches do not depend on the partitioning.
 class BatchPlan {
  public:
-  static absl::StatusOr<BatchPlan> make(const sampler::PartitionedGraph& graph, uint64_t seed, uint64_t batchSize,
-                                        uint64_t batches);
+  static absl::StatusOr<BatchPlan> make(const sampler::PartitionedGraph& graph, uint64_t seed,
+                                        uint64_t batchSize, uint64_t batches);
 
   uint64_t batches() const { return seeds_.size(); }
   sampler::BatchRequest request(uint64_t batch) const;
@@ -65,9 +66,9 @@ struct Pass {
 // Samples the range on the calling thread. A batch lives until the next one is made, as in a trainer.
 Pass timePass(BatchMaker& maker, const BatchPlan& plan, BatchRange range, const PerfCounters& counters);
 
-// Samples the range untimed and digests all of every batch: original ids in order of numbering, rows, columns, edge
-// ids. Equal for equal batches on any partitioning.
-absl::StatusOr<uint64_t> checksumPass(BatchMaker& maker, const sampler::PartitionedGraph& graph, const BatchPlan& plan,
-                                      BatchRange range);
+// Samples the range untimed and digests all of every batch: original ids in order of numbering, rows,
+// columns, edge ids. Equal for equal batches on any partitioning.
+absl::StatusOr<uint64_t> checksumPass(BatchMaker& maker, const sampler::PartitionedGraph& graph,
+                                      const BatchPlan& plan, BatchRange range);
 
 }  // namespace farhop::benchmarks

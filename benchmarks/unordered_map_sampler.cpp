@@ -50,14 +50,16 @@ std::unique_ptr<SampledBatch> sampleOverUnorderedMap(const sampler::PartitionedG
   std::vector<uint64_t> positions;
   size_t first = 0;
   for (size_t hop = 0; hop < options.fanouts.size(); ++hop) {
-    const uint64_t key = hopKey(options.seed, request.epoch, request.number, hop, Purpose::kNeighbors, graph.relationHash(0));
+    const uint64_t key =
+        hopKey(options.seed, request.epoch, request.number, hop, Purpose::kNeighbors, graph.relationHash(0));
     const size_t last = nodes.size();
     for (size_t node = first; node < last; ++node) {
       const int partition = graph.book().partitionOf(0, nodes[node]);
       const sampler::CsrView<uint32_t> view = graph.view<uint32_t>(partition, 0);
       const uint64_t row = nodes[node] - graph.book().begin(0, partition);
       const uint64_t from = view.indptr[row];
-      draw(nodeKey(key, view.originalIds[row]), view.indptr[row + 1] - from, options.fanouts[hop][0], &positions);
+      draw(nodeKey(key, view.originalIds[row]), view.indptr[row + 1] - from, options.fanouts[hop][0],
+           &positions);
       for (uint64_t position : positions) edges.indices.push_back(number(view.neighbors[from + position]));
       edges.indptr.push_back(static_cast<uint32_t>(edges.indices.size()));
     }

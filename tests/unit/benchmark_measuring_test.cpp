@@ -1,4 +1,5 @@
-// What the benchmarks measure with: pinned threads, memory, counters, and a baseline that does the sampler's work.
+// What the benchmarks measure with: pinned threads, memory, counters, and a baseline that does the sampler's
+// work.
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -64,12 +65,13 @@ TEST_P(BaselineTest, SamplesWhatTheSamplerSamples) {
   const auto graph = sampler::PartitionedGraph::open(*store, 0, 1);
   ASSERT_TRUE(graph.ok()) << graph.status();
   // Few, many, none, more than the small draw's scan is for, all.
-  for (const std::vector<std::vector<int64_t>>& fanouts :
-       std::vector<std::vector<std::vector<int64_t>>>{{{15}, {10}, {5}}, {{3}, {0}, {4}}, {{100}, {60}}, {{-1}, {2}}}) {
+  for (const std::vector<std::vector<int64_t>>& fanouts : std::vector<std::vector<std::vector<int64_t>>>{
+           {{15}, {10}, {5}}, {{3}, {0}, {4}}, {{100}, {60}}, {{-1}, {2}}}) {
     sampler::SamplingOptions sampling;
     sampling.fanouts = fanouts;
     sampling.seed = 5;
-    const auto ours = makeBatchSampler(*graph, sampling), baseline = makeUnorderedMapSampler(*graph, sampling);
+    const auto ours = makeBatchSampler(*graph, sampling),
+               baseline = makeUnorderedMapSampler(*graph, sampling);
     const auto plan = BatchPlan::make(**graph, 1, 64, 4);
     ASSERT_TRUE(plan.ok()) << plan.status();
     for (uint64_t batch = 0; batch < plan->batches(); ++batch) {
@@ -87,7 +89,8 @@ TEST_P(BaselineTest, SamplesWhatTheSamplerSamples) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Partitions, BaselineTest, ::testing::Values(1, 3), ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Partitions, BaselineTest, ::testing::Values(1, 3),
+                         ::testing::PrintToStringParamName());
 
 TEST(BatchPlan, DealsEveryNodeAtMostOnce) {
   const testing::TemporaryDirectory directory;
@@ -95,7 +98,8 @@ TEST(BatchPlan, DealsEveryNodeAtMostOnce) {
   options.nodesLog2 = 8;
   options.edges = 1000;
   options.cacheDirectory = directory.path();
-  const auto graph = sampler::PartitionedGraph::open(*openRmatGraph(options, [](const std::string&) {}), 0, 1);
+  const auto graph =
+      sampler::PartitionedGraph::open(*openRmatGraph(options, [](const std::string&) {}), 0, 1);
   ASSERT_TRUE(graph.ok());
   const auto plan = BatchPlan::make(**graph, 1, 32, 8);
   ASSERT_TRUE(plan.ok());

@@ -1,10 +1,10 @@
-#include "benchmarks/report.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "benchmarks/report.h"
 
 namespace farhop::benchmarks {
 namespace {

@@ -13,6 +13,7 @@ ALLOWED = {
     # Of runtime only the launch contract.
     "launcher": {"launcher", "base", "partition"},
     "examples": {"farhop"},
+    "benchmarks": {"benchmarks", "base", "rpc", "partition", "sampler"},
 }
 LAUNCHER_MAY_SEE = {"runtime/launch_contract.h"}
 # Which files may include which part of a module at all.
