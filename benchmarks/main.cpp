@@ -1,0 +1,40 @@
+// farhop-bench: measures Farhop against the machine it runs on (docs/benchmarks.md).
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "benchmarks/limits_bench.h"
+#include "benchmarks/sampler_bench.h"
+
+namespace {
+
+constexpr int kUsageExitCode = 2;
+
+int runBench(int argc, char** argv) {
+  CLI::App app("Measures Farhop against the machine it runs on", "farhop-bench");
+  app.require_subcommand(1);
+  absl::Status status;
+  farhop::benchmarks::addLimitsBench(app, &status);
+  farhop::benchmarks::addSamplerBench(app, &status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    std::fprintf(stderr, "farhop-bench: %s\nRun `farhop-bench --help` for help.\n", error.what());
+    return kUsageExitCode;
+  }
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "farhop-bench: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return runBench(argc, argv);
+  } catch (const std::exception& error) {  // out of memory, or a broken option definition
+    std::fprintf(stderr, "farhop-bench: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,176 @@
+#include "benchmarks/rmat_graph.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/npy.h"
+#include "partition/partitioner.h"
+#include "partition/store_writer.h"
+
+namespace farhop::benchmarks {
+namespace {
+
+// Part of the directory's name and of the key: another generator makes another graph.
+constexpr int kGeneratorVersion = 1;
+constexpr size_t kEdgesPerChunk = size_t{1} << 20;
+// Quadrants' upper bounds in 32-bit fixed point: source and destination low; destination high; source high; both.
+constexpr double kTwoTo32 = 4294967296.0;
+constexpr uint32_t kA = static_cast<uint32_t>(0.57 * kTwoTo32);
+constexpr uint32_t kAB = static_cast<uint32_t>((0.57 + 0.19) * kTwoTo32);
+constexpr uint32_t kABC = static_cast<uint32_t>((0.57 + 0.19 + 0.19) * kTwoTo32);
+
+absl::Status checkOptions(const RmatOptions& options) {
+  if (options.nodesLog2 < 1 || options.nodesLog2 > 31) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--nodes-log2 is ", options.nodesLog2, "; 1 to 31 are possible, since ids are 32 bits wide"));
+  }
+  if (options.edges == 0) return absl::InvalidArgumentError("--edges is 0; a graph to sample needs some");
+  if (options.parts < 1) return absl::InvalidArgumentError(absl::StrCat("--parts is ", options.parts, "; at least 1"));
+  return absl::OkStatus();
+}
+
+// Makes all edges, chunk by chunk on all threads, and streams them into two files.
+absl::Status writeEdges(const RmatOptions& options, const std::string& sourcePath, const std::string& destinationPath) {
+  FARHOP_ASSIGN_OR_RETURN(NpyWriter sources, NpyWriter::create(sourcePath, DType::kUInt32, {options.edges}));
+  FARHOP_ASSIGN_OR_RETURN(NpyWriter destinations, NpyWriter::create(destinationPath, DType::kUInt32, {options.edges}));
+  const RmatEdges rmat(options);
+  struct Chunk {
+    std::vector<uint32_t> sources, destinations;
+  };
+  std::vector<Chunk> chunks(std::max(1U, std::thread::hardware_concurrency()));
+  for (uint64_t first = 0; first < options.edges;) {
+    std::vector<std::thread> threads;
+    for (Chunk& chunk : chunks) {
+      const uint64_t count = std::min<uint64_t>(kEdgesPerChunk, options.edges - first);
+      chunk.sources.resize(count);
+      chunk.destinations.resize(count);
+      if (count == 0) continue;
+      threads.emplace_back([&rmat, &chunk, first, count] {
+        for (uint64_t i = 0; i < count; ++i) {
+          const Edge edge = rmat(first + i);
+          chunk.sources[i] = edge.source;
+          chunk.destinations[i] = edge.destination;
+        }
+      });
+      first += count;
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const Chunk& chunk : chunks) {
+      FARHOP_RETURN_IF_ERROR(sources.write(chunk.sources.data(), chunk.sources.size() * sizeof(uint32_t)));
+      FARHOP_RETURN_IF_ERROR(destinations.write(chunk.destinations.data(), chunk.destinations.size() * sizeof(uint32_t)));
+    }
+  }
+  FARHOP_RETURN_IF_ERROR(sources.commit());
+  return destinations.commit();
+}
+
+absl::StatusOr<partition::IdColumn> mapColumn(const std::string& path) {
+  FARHOP_ASSIGN_OR_RETURN(NpyArray array, NpyArray::open(path));
+  const uint64_t size = array.elements();
+  return partition::IdColumn::view(std::make_shared<const NpyArray>(std::move(array)), 0, 1, size);
+}
+
+// Removes a directory, whatever happens in between.
+class ScratchDirectory {
+ public:
+  explicit ScratchDirectory(std::string path) : path_(std::move(path)) {}
+  ~ScratchDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string operator/(const std::string& name) const { return absl::StrCat(path_, "/", name); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+absl::Status makeStore(const RmatOptions& options, const std::string& directory,
+                       const std::function<void(const std::string&)>& progress) {
+  const ScratchDirectory scratch(absl::StrCat(directory, ".edges"));
+  FARHOP_RETURN_IF_ERROR(makeDirectories(scratch.path()));
+  progress(absl::StrCat("making ", options.edges, " edges among ", options.nodes(), " nodes"));
+  FARHOP_RETURN_IF_ERROR(writeEdges(options, scratch / "source.npy", scratch / "destination.npy"));
+
+  partition::Dataset dataset;
+  dataset.name = "rmat";
+  dataset.schema.nodeTypes.push_back({partition::kHomogeneousNodeType, options.nodes(), {}});
+  dataset.schema.relations.push_back({partition::kHomogeneousRelation, 0, 0, options.edges, -1, {}});
+  partition::EdgeList edges;
+  FARHOP_ASSIGN_OR_RETURN(edges.source, mapColumn(scratch / "source.npy"));
+  FARHOP_ASSIGN_OR_RETURN(edges.destination, mapColumn(scratch / "destination.npy"));
+  edges.origin = scratch.path();
+  dataset.edges.push_back(std::move(edges));
+  dataset.nodeFeatures.emplace_back();
+  dataset.edgeFeatures.emplace_back();
+
+  partition::PartitionOptions split;
+  split.parts = options.parts;
+  split.method = partition::PartitionMethod::kRandom;
+  split.seed = options.seed;
+  FARHOP_ASSIGN_OR_RETURN(const partition::PartitionAssignment assignment, partition::assignPartitions(dataset, split));
+  partition::StoreWriterOptions writing;
+  writing.directory = directory;
+  writing.method = std::string(partition::partitionMethodName(split.method));
+  writing.seed = options.seed;
+  writing.progress = progress;
+  return partition::writeStore(dataset, assignment, writing);
+}
+
+}  // namespace
+
+void addRmatOptions(CLI::App& command, RmatOptions* options) {
+  command.add_option("--nodes-log2", options->nodesLog2, "The graph has 2^N nodes")->capture_default_str();
+  command.add_option("--edges", options->edges, "Directed edges of the graph")->capture_default_str();
+  command.add_option("--graph-seed", options->seed, "Seed of the graph")->capture_default_str();
+  command.add_option("--parts", options->parts, "Random partitions of the store")->capture_default_str();
+  command.add_option("--cache", options->cacheDirectory, "Where graphs are kept between runs")->capture_default_str();
+}
+
+RmatEdges::RmatEdges(const RmatOptions& options)
+    : levels_(options.nodesLog2),
+      key_(combineKey(combineKey(options.seed, hashName("rmat")), kGeneratorVersion)),
+      permutation_(combineKey(key_, hashName("ids")), options.nodes()) {}
+
+Edge RmatEdges::operator()(uint64_t edge) const {
+  KeyedRandom random(combineKey(key_, edge));
+  uint32_t source = 0, destination = 0;
+  uint64_t bits = 0;
+  for (int level = 0; level < levels_; ++level) {
+    // 32 bits choose a quadrant: one draw serves two levels.
+    bits = level % 2 == 0 ? random.next() : bits >> 32;
+    const uint32_t point = static_cast<uint32_t>(bits);
+    const uint32_t sourceHigh = point >= kAB, destinationHigh = (point >= kA) ^ (point >= kAB) ^ (point >= kABC);
+    source = 2 * source + sourceHigh;
+    destination = 2 * destination + destinationHigh;
+  }
+  return {static_cast<uint32_t>(permutation_(source)), static_cast<uint32_t>(permutation_(destination))};
+}
+
+absl::StatusOr<std::shared_ptr<const partition::GraphStore>> openRmatGraph(
+    const RmatOptions& options, const std::function<void(const std::string&)>& progress) {
+  FARHOP_RETURN_IF_ERROR(checkOptions(options));
+  const std::string directory =
+      absl::StrCat(options.cacheDirectory, "/rmat-v", kGeneratorVersion, "-nodes", options.nodesLog2, "-edges",
+                   options.edges, "-seed", options.seed, "-parts", options.parts);
+  if (!pathExists(directory)) {
+    FARHOP_RETURN_IF_ERROR(makeDirectories(options.cacheDirectory));
+    const absl::Status made = makeStore(options, directory, progress);
+    // Another process may have made it meanwhile.
+    if (!made.ok() && !absl::IsAlreadyExists(made)) return made;
+  }
+  FARHOP_ASSIGN_OR_RETURN(std::shared_ptr<const partition::GraphStore> store, partition::GraphStore::open(directory));
+  const partition::Schema& schema = store->schema();
+  if (schema.nodeTypes.size() != 1 || schema.relations.size() != 1 || schema.nodeTypes[0].count != options.nodes() ||
+      schema.relations[0].count != options.edges || store->numPartitions() != options.parts) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(directory, " is not the graph that its name says; remove it and run again"));
+  }
+  return store;
+}
+
+}  // namespace farhop::benchmarks

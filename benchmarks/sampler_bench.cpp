@@ -1,0 +1,282 @@
+#include "benchmarks/sampler_bench.h"
+
+#include <algorithm>
+#include <barrier>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <absl/strings/str_join.h>
+
+#include "base/memory_info.h"
+#include "benchmarks/limits_bench.h"
+#include "benchmarks/sampler_cases.h"
+
+namespace farhop::benchmarks {
+namespace {
+
+constexpr uint64_t kReads = 5'000'000;
+constexpr uint64_t kSmallReads = 100'000;
+// Below this share of a core, something else ran on it and the figures are not to be trusted.
+constexpr double kQuietShare = 0.98;
+
+struct SamplerBenchOptions {
+  RmatOptions graph;
+  std::vector<int64_t> fanouts = {15, 10, 5};
+  uint64_t batchSize = 1024;
+  uint64_t batches = 40;
+  int repetitions = 9;
+  uint64_t seed = 1;
+  bool small = false;
+  std::vector<std::string> only;
+  std::string json;
+};
+
+// One way to sample, on one or more workers at once.
+struct Case {
+  std::string name;
+  std::vector<std::unique_ptr<BatchMaker>> makers;  // [threads], each used on its own worker
+  uint64_t checksum = 0;
+  std::vector<Pass> passes;  // [repetitions], summed over threads; time and share of core are the worst thread's
+};
+
+class SamplerBench {
+ public:
+  explicit SamplerBench(SamplerBenchOptions options) : options_(std::move(options)) {}
+
+  absl::Status run() {
+    FARHOP_RETURN_IF_ERROR(prepare());
+    FARHOP_RETURN_IF_ERROR(warmUp());
+    for (int repetition = 0; repetition < options_.repetitions; ++repetition) {
+      limit_->measure();
+      // Each time another case comes first, so that none is always measured in the wake of the same one.
+      for (size_t i = 0; i < cases_.size(); ++i) {
+        FARHOP_RETURN_IF_ERROR(measure(&cases_[(static_cast<size_t>(repetition) + i) % cases_.size()]));
+      }
+    }
+    return publishResults();
+  }
+
+ private:
+  absl::Status prepare() {
+    if (options_.fanouts.empty()) return absl::InvalidArgumentError("--fanouts is empty; give one per hop");
+    FARHOP_ASSIGN_OR_RETURN(auto store, openRmatGraph(options_.graph, [](const std::string& line) {
+      std::fprintf(stderr, "%s\n", line.c_str());
+    }));
+    FARHOP_ASSIGN_OR_RETURN(graph_, sampler::PartitionedGraph::open(std::move(store), 0, 1));
+    const std::vector<int> cores = usableCores();
+    if (cores.empty()) return absl::InternalError("the kernel does not say which CPUs this process may use");
+    for (size_t i = 0; i < std::min<size_t>(2, cores.size()); ++i) {
+      FARHOP_ASSIGN_OR_RETURN(workers_.emplace_back(), PinnedWorker::start(cores[i]));
+      counters_.emplace_back();
+      workers_[i]->run([&] { counters_[i] = std::make_unique<PerfCounters>(); });
+    }
+    addCases();
+    for (const std::string& name : options_.only) {
+      if (std::find(names_.begin(), names_.end(), name) != names_.end()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no case '", name, "'; there are: ", absl::StrJoin(names_, "; ")));
+    }
+    FARHOP_ASSIGN_OR_RETURN(const BatchPlan plan, BatchPlan::make(*graph_, options_.seed, options_.batchSize,
+                                                                  options_.batches * workers_.size()));
+    plan_ = plan;
+    return absl::OkStatus();
+  }
+
+  void addCases() {
+    sampler::SamplingOptions sampling;
+    for (int64_t fanout : options_.fanouts) sampling.fanouts.push_back({fanout});
+    sampling.seed = options_.seed;
+    addCase("uniform", 1, [&] { return makeBatchSampler(graph_, sampling); });
+    addCase("unordered_map", 1, [&] { return makeUnorderedMapSampler(graph_, sampling); });
+    sampler::SamplingOptions withIds = sampling;
+    withIds.edgeIds = true;
+    addCase("uniform, edge ids", 1, [&] { return makeBatchSampler(graph_, withIds); });
+    if (workers_.size() > 1) addCase("uniform, 2 threads", 2, [&] { return makeBatchSampler(graph_, sampling); });
+  }
+
+  template <typename Make>
+  void addCase(const std::string& name, size_t threads, const Make& make) {
+    names_.push_back(name);
+    const std::vector<std::string>& only = options_.only;
+    if (!only.empty() && std::find(only.begin(), only.end(), name) == only.end()) return;
+    Case entry;
+    entry.name = name;
+    for (size_t thread = 0; thread < threads; ++thread) {
+      workers_[thread]->run([&] { entry.makers.push_back(make()); });
+    }
+    cases_.push_back(std::move(entry));
+  }
+
+  // Thread t samples the t-th share; the first share is the one-thread cases' work.
+  BatchRange range(size_t thread) const { return {thread * options_.batches, (thread + 1) * options_.batches}; }
+
+  // Every thread samples all that it will be timed at, so that memory, workspaces and branch predictors are as in
+  // the middle of an epoch; and the batches are digested, which would disturb the timing.
+  absl::Status warmUp() {
+    touchGraph(*graph_, true);
+    for (Case& entry : cases_) {
+      for (size_t thread = 0; thread < entry.makers.size(); ++thread) {
+        absl::StatusOr<uint64_t> checksum;
+        workers_[thread]->run([&] { checksum = checksumPass(*entry.makers[thread], *graph_, *plan_, range(thread)); });
+        if (!checksum.ok()) return checksum.status();
+        entry.checksum = thread == 0 ? *checksum : entry.checksum + *checksum;
+      }
+    }
+    FARHOP_RETURN_IF_ERROR(compareChecksums("uniform", "unordered_map"));
+    FARHOP_ASSIGN_OR_RETURN(limit_, ReadLimit::create(workers_[0].get(), options_.graph.bytes(),
+                                                      options_.small ? kSmallReads : kReads));
+    return absl::OkStatus();
+  }
+
+  absl::Status compareChecksums(const std::string& one, const std::string& other) const {
+    const Case* const a = find(one);
+    const Case* const b = find(other);
+    if (a == nullptr || b == nullptr || a->checksum == b->checksum) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("cases '", one, "' and '", other,
+                                            "' sampled different batches, so that their times cannot be compared"));
+  }
+
+  absl::Status measure(Case* entry) {
+    const size_t threads = entry->makers.size();
+    std::vector<Pass> passes(threads);
+    std::barrier start(static_cast<ptrdiff_t>(threads));
+    std::vector<std::future<void>> done;
+    for (size_t thread = 0; thread < threads; ++thread) {
+      done.push_back(workers_[thread]->post([&, thread] {
+        start.arrive_and_wait();
+        passes[thread] = timePass(*entry->makers[thread], *plan_, range(thread), *counters_[thread]);
+      }));
+    }
+    for (std::future<void>& one : done) one.wait();
+    Pass sum = passes[0];
+    for (size_t thread = 0; thread < threads; ++thread) {
+      FARHOP_RETURN_IF_ERROR(passes[thread].status);
+      if (thread == 0) continue;
+      sum.seconds = std::max(sum.seconds, passes[thread].seconds);
+      sum.shareOfCore = std::min(sum.shareOfCore, passes[thread].shareOfCore);
+      sum.batches += passes[thread].batches;
+      sum.edges += passes[thread].edges;
+      sum.nodes += passes[thread].nodes;
+      sum.usage += passes[thread].usage;
+      for (size_t kind = 0; kind < sum.counters.size(); ++kind) {
+        if (sum.counters[kind]) *sum.counters[kind] += passes[thread].counters[kind].value_or(0);
+      }
+    }
+    if (!entry->passes.empty() && entry->passes[0].edges != sum.edges) {
+      return absl::InternalError(absl::StrCat("case '", entry->name, "' sampled ", sum.edges, " edges in one repetition and ",
+                                              entry->passes[0].edges, " in another"));
+    }
+    entry->passes.push_back(std::move(sum));
+    return absl::OkStatus();
+  }
+
+  const Case* find(const std::string& name) const {
+    const auto at = std::find_if(cases_.begin(), cases_.end(), [&](const Case& entry) { return entry.name == name; });
+    return at == cases_.end() ? nullptr : &*at;
+  }
+
+  template <typename Quantity>
+  static Series over(const Case& entry, const Quantity& quantity) {
+    Series series;
+    for (const Pass& pass : entry.passes) series.add(quantity(pass));
+    return series;
+  }
+
+  static double edgeRate(const Pass& pass) { return static_cast<double>(pass.edges) / pass.seconds; }
+
+  // How many times as fast as another case, repetition by repetition.
+  static Series speedup(const Case& entry, const Case& other) {
+    Series series;
+    for (size_t i = 0; i < entry.passes.size(); ++i) series.add(edgeRate(entry.passes[i]) / edgeRate(other.passes[i]));
+    return series;
+  }
+
+  void addRows(const Case& entry, Report* report) const {
+    const int threads = static_cast<int>(entry.makers.size());
+    const double limit = limit_->best() * threads;
+    const double edges = static_cast<double>(entry.passes[0].edges), batches = static_cast<double>(entry.passes[0].batches);
+    auto row = [&](Series values, const char* unit, std::optional<double> most = std::nullopt) {
+      report->add({entry.name, std::move(values), unit, threads, most, entry.checksum});
+    };
+    row(over(entry, edgeRate), "edges/s", limit);
+    row(over(entry, [](const Pass& pass) { return static_cast<double>(pass.batches) / pass.seconds; }), "batches/s",
+        limit * batches / edges);
+    row(over(entry, [](const Pass& pass) { return 1e9 / edgeRate(pass); }), "ns/edge", 1e9 / limit);
+    const Case* const baseline = find("unordered_map");
+    if (baseline != nullptr && baseline != &entry && threads == 1) row(speedup(entry, *baseline), "x unordered_map");
+    const Case* const uniform = find("uniform");
+    if (uniform != nullptr && threads > 1) row(speedup(entry, *uniform), "x one thread", threads);
+    row(over(entry, [](const Pass& pass) { return static_cast<double>(pass.usage.minorFaults + pass.usage.majorFaults) /
+                                                  static_cast<double>(pass.batches); }), "faults/batch");
+    row(over(entry, [](const Pass& pass) { return pass.shareOfCore; }), "share of core");
+    const char* const units[PerfCounters::kKinds] = {"cache misses/edge", "TLB misses/edge", "instructions/edge"};
+    for (size_t kind = 0; kind < PerfCounters::kKinds; ++kind) {
+      if (!entry.passes[0].counters[kind]) continue;
+      row(over(entry, [&](const Pass& pass) { return pass.counters[kind].value_or(0) / edges; }), units[kind]);
+    }
+  }
+
+  absl::Status publishResults() const {
+    Report report("sampler", options_.graph.parameters(), options_.seed, options_.small);
+    limit_->addRows(&report);
+    bool quiet = true;
+    for (const Case& entry : cases_) {
+      addRows(entry, &report);
+      for (const Pass& pass : entry.passes) quiet = quiet && pass.shareOfCore > kQuietShare;
+    }
+    if (!cases_.empty()) {
+      const Pass& pass = cases_[0].passes[0];
+      report.add({"batch", Series({static_cast<double>(pass.edges) / static_cast<double>(pass.batches)}), "edges/batch"});
+      report.add({"batch", Series({static_cast<double>(pass.nodes) / static_cast<double>(pass.batches)}), "nodes/batch"});
+    }
+    report.add({"process", Series({static_cast<double>(peakResidentBytes())}), "bytes at peak"});
+    if (!quiet && !options_.small) std::fprintf(stderr, "Something else ran on these cores meanwhile: see \"share of core\".\n");
+    return publish(report, options_.json);
+  }
+
+  SamplerBenchOptions options_;
+  std::shared_ptr<const sampler::PartitionedGraph> graph_;
+  std::optional<BatchPlan> plan_;
+  std::vector<std::unique_ptr<PerfCounters>> counters_;  // [worker]
+  std::vector<std::unique_ptr<PinnedWorker>> workers_;
+  std::vector<std::string> names_;  // of all cases that this machine can run
+  std::vector<Case> cases_;
+  std::unique_ptr<ReadLimit> limit_;
+};
+
+absl::Status runSampler(SamplerBenchOptions options) {
+  if (options.small) {
+    options.graph.nodesLog2 = 12;
+    options.graph.edges = 60'000;
+    options.batchSize = 128;
+    options.batches = 4;
+    options.repetitions = 3;
+  }
+  return SamplerBench(std::move(options)).run();
+}
+
+}  // namespace
+
+void addSamplerBench(CLI::App& app, absl::Status* status) {
+  auto options = std::make_shared<SamplerBenchOptions>();
+  CLI::App* const command = app.add_subcommand("sampler", "Sampled edges per second on one core and on two");
+  addRmatOptions(*command, &options->graph);
+  command->add_option("--fanouts", options->fanouts, "Per hop, the one next to the seeds first")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--batch-size", options->batchSize, "Seeds per batch")->capture_default_str();
+  command->add_option("--batches", options->batches, "Batches per thread and repetition")->capture_default_str();
+  command->add_option("--repetitions", options->repetitions, "Medians are over so many")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seed", options->seed, "Seed of the order of seeds and of the draws")->capture_default_str();
+  command->add_option("--case", options->only, "Only the case of this name; may be repeated");
+  command->add_flag("--small", options->small, "A size for tests; its figures mean nothing");
+  command->add_option("--json", options->json, "Also write the rows to this file");
+  command->callback([options, status] { *status = runSampler(*options); });
+}
+
+}  // namespace farhop::benchmarks

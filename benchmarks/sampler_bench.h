@@ -1,0 +1,13 @@
+// `farhop-bench sampler`: how fast one core samples batches, against the baseline and against the machine.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "base/status.h"
+
+namespace farhop::benchmarks {
+
+// Adds the subcommand; what it returns is stored in `status`.
+void addSamplerBench(CLI::App& app, absl::Status* status);
+
+}  // namespace farhop::benchmarks
