@@ -13,6 +13,8 @@ BatchStream::BatchStream(std::shared_ptr<const PartitionedGraph> graph, rpc::Age
       metrics_(std::move(metrics)),
       // One request's time per hop, one more for the sampling itself.
       batchTimeout_(sampling.requestTimeout * (sampling.fanouts.size() + 1)),
+      // As many as exist at once: those ahead, and a few in the consumer's hands.
+      pool_(std::make_shared<BatchPool>(static_cast<size_t>(std::max(1, options.threads * options.batchesUnderWay)) + 2)),
       executor_("farhop-sample", options.threads),
       sampler_(graph, agent, &executor_, std::move(sampling)) {
   const int window = std::max(1, options_.threads * options_.batchesUnderWay);
@@ -54,7 +56,8 @@ void BatchStream::launch(uint64_t epoch, uint64_t step, std::unique_ptr<BatchWor
   executor_.post([this, epoch, step, workspace] {
     BatchRequest request{epoch, step, dealer_.batchNumber(step), dealer_.nodeType(), dealer_.seeds(epoch, step)};
     using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
-    startTask<Result>(sampler_.sample(std::move(request), workspace->get()), [this, step, workspace](Result result) {
+    startTask<Result>(sampler_.sample(std::move(request), workspace->get(), pool_->take()),
+                      [this, step, workspace](Result result) {
       finish(step, std::move(*workspace), std::move(result));
     });
   });

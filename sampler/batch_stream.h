@@ -37,6 +37,8 @@ class BatchStream {
   absl::StatusOr<std::unique_ptr<SampledBatch>> next();
 
   const SeedDealer& dealer() const { return dealer_; }
+  // Where batches that are over belong, so that the next ones use their memory.
+  const std::shared_ptr<BatchPool>& pool() const { return pool_; }
 
  private:
   void startMore();  // mutex_ held
@@ -50,6 +52,7 @@ class BatchStream {
   StreamOptions options_;
   std::shared_ptr<SamplerMetrics> metrics_;
   std::chrono::milliseconds batchTimeout_;
+  std::shared_ptr<BatchPool> pool_;
   Executor executor_;
   BatchSampler sampler_;
 

@@ -117,6 +117,7 @@ absl::StatusOr<std::vector<std::vector<DrawSlice>>> sliceNeighborReply(const Nei
         if (draw.fanout >= 0 && slice.counts[i] > static_cast<uint32_t>(draw.fanout)) return bad;
         total += slice.counts[i];
       }
+      slice.edges = total;
       bool inRange;
       if (graph.narrowIds(relation)) {
         const uint32_t* piece = narrow.take(total);
