@@ -22,15 +22,17 @@ class SamplerMaker : public BatchMaker {
 
   BatchResult make(sampler::BatchRequest request) override {
     std::optional<BatchResult> result;
-    startTask<BatchResult>(sampler_.sample(std::move(request), &workspace_),
+    startTask<BatchResult>(sampler_.sample(std::move(request), &workspace_, pool_.take()),
                            [&](BatchResult batch) { result.emplace(std::move(batch)); });
     // With no other machine to ask, the task ends on this thread before startTask returns.
     if (!result)
       return absl::InternalError("the sampler waited for a reply, although all partitions are here");
     return *std::move(result);
   }
+  void over(std::unique_ptr<SampledBatch> batch) override { pool_.giveBack(std::move(batch)); }
 
  private:
+  sampler::BatchPool pool_{4};
   Executor idle_;  // where batches would resume after a wait
   sampler::BatchWorkspace workspace_;
   sampler::BatchSampler sampler_;
@@ -52,10 +54,10 @@ class UnorderedMapMaker : public BatchMaker {
 
 class Digest {
  public:
-  template <typename T>
-  void add(const std::vector<T>& values) {
+  template <typename Values>
+  void addAll(const Values& values) {
     value_ = mix64(value_ ^ values.size()) + kGoldenGamma;
-    for (T value : values) add(static_cast<uint64_t>(value));
+    for (const auto value : values) add(static_cast<uint64_t>(value));
   }
   void add(uint64_t value) { value_ = mix64(value_ ^ value) + kGoldenGamma; }
   uint64_t value() const { return value_; }
@@ -66,19 +68,19 @@ class Digest {
 
 void addBatch(const PartitionedGraph& graph, const SampledBatch& batch, Digest* digest) {
   digest->add(batch.number);
-  digest->add(batch.seedIndex);
+  digest->addAll(batch.seedIndex);
   for (size_t type = 0; type < batch.nodes.size(); ++type) {
     const int t = static_cast<int>(type);
-    digest->add(batch.nodesByHop[type]);
+    digest->addAll(batch.nodesByHop[type]);
     for (uint64_t gid : batch.nodes[type]) {
       const int partition = graph.book().partitionOf(t, gid);
       digest->add(graph.shard(partition)->originalIds(t)[gid - graph.book().begin(t, partition)]);
     }
   }
   for (const sampler::SampledRelation& relation : batch.relations) {
-    digest->add(relation.indptr);
-    digest->add(relation.indices);
-    digest->add(relation.edgeIds);
+    digest->addAll(relation.indptr);
+    digest->addAll(relation.indices);
+    digest->addAll(relation.edgeIds);
   }
 }
 
@@ -144,6 +146,7 @@ Pass timePass(BatchMaker& maker, const BatchPlan& plan, BatchRange range, const 
       pass.status = batch.status();
       return pass;
     }
+    if (held) maker.over(std::move(held));
     held = *std::move(batch);
     pass.edges += held->traffic.sampledEdges;
     pass.nodes += held->nodes[0].size();

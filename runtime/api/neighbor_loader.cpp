@@ -116,7 +116,7 @@ bool NeighborLoader::next(Batch* batch) {
   if (*sampled == nullptr) return false;
   auto core = std::make_shared<BatchCore>();
   core->graph = impl_->core;
-  core->sampled = std::shared_ptr<const sampler::SampledBatch>(std::move(*sampled));
+  core->sampled = sampler::BatchPool::share(impl_->stream->pool(), std::move(*sampled));
   core->hops = impl_->hops;
   core->hasEdgeIds = impl_->edgeIds;
   core->pullTimeout = impl_->pullTimeout;
