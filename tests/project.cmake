@@ -21,7 +21,7 @@ add_dependencies(whole_job_test farhop api_trainer)
 # Installs into a directory of its own, builds a user's project against that, and runs it.
 farhop_test(consumer/consumer_test.cpp LIBS farhop_partition farhop_fixture_graphs TIMEOUT 300)
 target_compile_definitions(consumer_test PRIVATE
-  BUILD_DIRECTORY="${PROJECT_BINARY_DIR}" CONSUMER_PROJECT="${CMAKE_CURRENT_SOURCE_DIR}/consumer/project")
+  BUILD_DIRECTORY="${PROJECT_BINARY_DIR}" README="${PROJECT_SOURCE_DIR}/README.md" CONSUMER_PROJECT="${CMAKE_CURRENT_SOURCE_DIR}/consumer/project")
 add_dependencies(consumer_test farhop farhop_shared)
 
 # The example, on a small graph; and the whole quickstart, which takes minutes.
