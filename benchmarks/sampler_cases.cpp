@@ -17,8 +17,9 @@ using sampler::SampledBatch;
 
 class SamplerMaker : public BatchMaker {
  public:
-  SamplerMaker(std::shared_ptr<const PartitionedGraph> graph, sampler::SamplingOptions options)
-      : idle_("idle", 1), workspace_(*graph), sampler_(graph, nullptr, &idle_, std::move(options)) {}
+  SamplerMaker(std::shared_ptr<const PartitionedGraph> graph, sampler::SamplingOptions options,
+               Executor* executor)
+      : workspace_(*graph), sampler_(graph, nullptr, executor, std::move(options)) {}
 
   BatchResult make(sampler::BatchRequest request) override {
     std::optional<BatchResult> result;
@@ -31,7 +32,6 @@ class SamplerMaker : public BatchMaker {
   }
 
  private:
-  Executor idle_;  // where batches would resume after a wait
   sampler::BatchWorkspace workspace_;
   sampler::BatchSampler sampler_;
 };
@@ -85,8 +85,8 @@ void addBatch(const PartitionedGraph& graph, const SampledBatch& batch, Digest* 
 }  // namespace
 
 std::unique_ptr<BatchMaker> makeBatchSampler(std::shared_ptr<const PartitionedGraph> graph,
-                                             sampler::SamplingOptions options) {
-  return std::make_unique<SamplerMaker>(std::move(graph), std::move(options));
+                                             sampler::SamplingOptions options, Executor* executor) {
+  return std::make_unique<SamplerMaker>(std::move(graph), std::move(options), executor);
 }
 
 std::unique_ptr<BatchMaker> makeUnorderedMapSampler(std::shared_ptr<const PartitionedGraph> graph,
