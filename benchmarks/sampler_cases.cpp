@@ -23,15 +23,17 @@ class SamplerMaker : public BatchMaker {
 
   BatchResult make(sampler::BatchRequest request) override {
     std::optional<BatchResult> result;
-    startTask<BatchResult>(sampler_.sample(std::move(request), &workspace_),
+    startTask<BatchResult>(sampler_.sample(std::move(request), &workspace_, pool_.take()),
                            [&](BatchResult batch) { result.emplace(std::move(batch)); });
     // With no other machine to ask, the task ends on this thread before startTask returns.
     if (!result)
       return absl::InternalError("the sampler waited for a reply, although all partitions are here");
     return *std::move(result);
   }
+  void over(std::unique_ptr<SampledBatch> batch) override { pool_.giveBack(std::move(batch)); }
 
  private:
+  sampler::BatchPool pool_{4};
   sampler::BatchWorkspace workspace_;
   sampler::BatchSampler sampler_;
 };
@@ -52,10 +54,10 @@ class UnorderedMapMaker : public BatchMaker {
 
 class Digest {
  public:
-  template <typename T>
-  void add(const std::vector<T>& values) {
+  template <typename Values>
+  void addAll(const Values& values) {
     value_ = mix64(value_ ^ values.size()) + kGoldenGamma;
-    for (T value : values) add(static_cast<uint64_t>(value));
+    for (const auto value : values) add(static_cast<uint64_t>(value));
   }
   void add(uint64_t value) { value_ = mix64(value_ ^ value) + kGoldenGamma; }
   uint64_t value() const { return value_; }
@@ -66,19 +68,19 @@ class Digest {
 
 void addBatch(const PartitionedGraph& graph, const SampledBatch& batch, Digest* digest) {
   digest->add(batch.number);
-  digest->add(batch.seedIndex);
+  digest->addAll(batch.seedIndex);
   for (size_t type = 0; type < batch.nodes.size(); ++type) {
     const int t = static_cast<int>(type);
-    digest->add(batch.nodesByHop[type]);
+    digest->addAll(batch.nodesByHop[type]);
     for (uint64_t gid : batch.nodes[type]) {
       const int partition = graph.book().partitionOf(t, gid);
       digest->add(graph.shard(partition)->originalIds(t)[gid - graph.book().begin(t, partition)]);
     }
   }
   for (const sampler::SampledRelation& relation : batch.relations) {
-    digest->add(relation.indptr);
-    digest->add(relation.indices);
-    digest->add(relation.edgeIds);
+    digest->addAll(relation.indptr);
+    digest->addAll(relation.indices);
+    digest->addAll(relation.edgeIds);
   }
 }
 
@@ -144,11 +146,12 @@ Pass timePass(BatchMaker& maker, const BatchPlan& plan, BatchRange range, const 
       pass.status = batch.status();
       return pass;
     }
+    if (held) maker.over(std::move(held));
     held = *std::move(batch);
     pass.edges += held->traffic.sampledEdges;
     pass.nodes += held->nodes[0].size();
   }
-  held.reset();
+  if (held) maker.over(std::move(held));
   pass.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   pass.usage = ThreadUsage::now() - usageBefore;
   pass.shareOfCore = std::chrono::duration<double>(pass.usage.cpuTime).count() / pass.seconds;
@@ -161,8 +164,9 @@ absl::StatusOr<uint64_t> checksumPass(BatchMaker& maker, const PartitionedGraph&
                                       BatchRange range) {
   Digest digest;
   for (uint64_t number = range.first; number < range.last; ++number) {
-    FARHOP_ASSIGN_OR_RETURN(const std::unique_ptr<SampledBatch> batch, maker.make(plan.request(number)));
+    FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<SampledBatch> batch, maker.make(plan.request(number)));
     addBatch(graph, *batch, &digest);
+    maker.over(std::move(batch));
   }
   return digest.value();
 }

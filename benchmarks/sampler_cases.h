@@ -23,6 +23,8 @@ class BatchMaker {
  public:
   virtual ~BatchMaker() = default;
   virtual BatchResult make(sampler::BatchRequest request) = 0;
+  // Takes a batch back that is over, as a loader does.
+  virtual void over(std::unique_ptr<sampler::SampledBatch> batch) { batch.reset(); }
 };
 
 // The sampler that trainers use, with a workspace of its own. All partitions are this machine's, so that

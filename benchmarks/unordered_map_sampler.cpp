@@ -36,7 +36,7 @@ std::unique_ptr<SampledBatch> sampleOverUnorderedMap(const sampler::PartitionedG
   batch->nodes.resize(1);
   batch->nodesByHop.resize(1);
   sampler::SampledRelation& edges = batch->relations.emplace_back();
-  std::vector<uint64_t>& nodes = batch->nodes[0];
+  PodVector<uint64_t>& nodes = batch->nodes[0];
   std::unordered_map<uint64_t, uint32_t> numbers;
   auto number = [&](uint64_t gid) {
     const auto [at, isNew] = numbers.try_emplace(gid, static_cast<uint32_t>(nodes.size()));

@@ -1,6 +1,7 @@
 #include "sampler/batch_sampler.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/random.h"
@@ -9,11 +10,12 @@
 namespace farhop::sampler {
 namespace {
 
-// Neighbours whose hash slots are asked for before they are numbered.
-constexpr size_t kNumberingChunk = 256;
+// Rows whose neighbours are asked for in the numbering before they are numbered.
+constexpr size_t kNumberingRows = 16;
+// Blocks are indexed by int32.
+constexpr uint64_t kMaxEdges = std::numeric_limits<int32_t>::max();
 
 }  // namespace
-
 BatchWorkspace::BatchWorkspace(const PartitionedGraph& graph)
     : numbering_(graph.schema().nodeTypes.size()), frontiers_(graph.schema().nodeTypes.size()) {
   const size_t partitions = static_cast<size_t>(graph.book().numPartitions());
@@ -33,8 +35,9 @@ uint64_t BatchSampler::keyOf(const SampledBatch& batch, size_t hop, int relation
 }
 
 Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRequest request,
-                                                                         BatchWorkspace* workspace) const {
-  auto batch = std::make_unique<SampledBatch>();
+                                                                         BatchWorkspace* workspace,
+                                                                         std::unique_ptr<SampledBatch> memory) const {
+  std::unique_ptr<SampledBatch> batch = memory ? std::move(memory) : std::make_unique<SampledBatch>();
   numberSeeds(request, workspace, batch.get());
   for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
     bucketFrontier(workspace);
@@ -51,35 +54,31 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
     drawOwn(*batch, hop, workspace);
     absl::Status status = co_await replies;
     if (status.ok()) status = collectReplies(workspace, batch.get());
+    if (status.ok()) status = appendHop(hop, workspace, batch.get());
     if (!status.ok()) {
       co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(
           annotate(status, absl::StrCat("sampling hop ", hop, " of batch ", batch->number)));
     }
-    appendHop(hop, workspace, batch.get());
-  }
-  for (size_t type = 0; type < workspace->numbering_.size(); ++type) {
-    batch->nodes.push_back(workspace->numbering_[type].nodes());
   }
   co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(std::move(batch));
 }
 
 void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const {
+  batch->reset(work->numbering_.size(), graph_->schema().relations.size());
   batch->epoch = request.epoch;
   batch->step = request.step;
   batch->number = request.number;
   batch->seedType = request.seedType;
   batch->seeds = request.seeds;
-  for (NodeNumbering& numbering : work->numbering_) numbering.clear();
+  for (size_t type = 0; type < work->numbering_.size(); ++type) work->numbering_[type].reset(&batch->nodes[type]);
   for (Frontier& frontier : work->frontiers_) frontier.first = frontier.last = 0;
   NodeNumbering& numbering = work->numbering_[request.seedType];
   batch->seedIndex.reserve(request.seeds.size());
   for (uint64_t seed : request.seeds) batch->seedIndex.push_back(numbering.number(seed));
-  work->frontiers_[request.seedType].last = static_cast<uint32_t>(numbering.nodes().size());
-  batch->nodesByHop.resize(work->numbering_.size());
+  work->frontiers_[request.seedType].last = numbering.size();
   for (size_t type = 0; type < work->numbering_.size(); ++type) {
     batch->nodesByHop[type].push_back(work->frontiers_[type].last);
   }
-  batch->relations.resize(graph_->schema().relations.size());
   for (SampledRelation& relation : batch->relations) relation.indptr.push_back(0);
 }
 
@@ -89,7 +88,7 @@ void BatchSampler::bucketFrontier(BatchWorkspace* work) const {
     Frontier& frontier = work->frontiers_[type];
     for (std::vector<uint32_t>& rows : frontier.rows) rows.clear();
     frontier.partitionOfRow.clear();
-    const std::vector<uint64_t>& nodes = work->numbering_[type].nodes();
+    const PodVector<uint64_t>& nodes = work->numbering_[type].nodes();
     for (uint32_t number = frontier.first; number < frontier.last; ++number) {
       const int owner = book.partitionOf(static_cast<int>(type), nodes[number]);
       frontier.partitionOfRow.push_back(static_cast<uint16_t>(owner));
@@ -141,7 +140,7 @@ void BatchSampler::drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace
         own->clear();
         sampleUniform<Id>(graph_->view<Id>(k, relation), frontier.rows[k], keyOf(batch, hop, relation),
                           options_.fanouts[hop][r], options_.edgeIds, own, &work->positions_);
-        work->slices_[r][k] = {own->counts.data(), own->neighbors.data(), own->edgeIds.data()};
+        work->slices_[r][k] = {own->counts.data(), own->neighbors.data(), own->edgeIds.data(), own->neighbors.size()};
       };
       if (graph_->narrowIds(relation)) {
         draw(&work->own32_[r][k]);
@@ -170,14 +169,21 @@ absl::Status BatchSampler::collectReplies(BatchWorkspace* work, SampledBatch* ba
   return absl::OkStatus();
 }
 
-void BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const {
+absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const {
   const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (size_t r = 0; r < relations.size(); ++r) {
     const Frontier& frontier = work->frontiers_[relations[r].destination];
     SampledRelation& sampled = batch->relations[r];
     const size_t edgesBefore = sampled.indices.size();
+    uint64_t drawn = 0;
+    for (const DrawSlice& slice : work->slices_[r]) drawn += slice.edges;
+    if (edgesBefore + drawn > kMaxEdges) {
+      return absl::ResourceExhaustedError(absl::StrCat("relation ", graph_->schema().relationText(static_cast<int>(r)),
+                                                       " has more than ", kMaxEdges,
+                                                       " sampled edges in one batch; use smaller fanouts or batches"));
+    }
     if (options_.fanouts[hop][r] == 0) {
-      sampled.indptr.insert(sampled.indptr.end(), frontier.last - frontier.first, sampled.indptr.back());
+      sampled.indptr.append(frontier.last - frontier.first, sampled.indptr.back());
     } else if (graph_->narrowIds(static_cast<int>(r))) {
       appendRelation<uint32_t>(static_cast<int>(r), work, batch);
     } else {
@@ -188,9 +194,10 @@ void BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBatch* bat
   for (size_t type = 0; type < work->frontiers_.size(); ++type) {
     Frontier& frontier = work->frontiers_[type];
     frontier.first = frontier.last;
-    frontier.last = static_cast<uint32_t>(work->numbering_[type].nodes().size());
+    frontier.last = work->numbering_[type].size();
     batch->nodesByHop[type].push_back(frontier.last);
   }
+  return absl::OkStatus();
 }
 
 template <typename Id>
@@ -199,30 +206,42 @@ void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledBat
   const Frontier& frontier = work->frontiers_[edges.destination];
   NodeNumbering& numbering = work->numbering_[edges.source];
   SampledRelation& sampled = batch->relations[relation];
-  std::vector<DrawSlice>& cursors = work->slices_[relation];  // advanced as rows are read
-  std::vector<uint64_t>& pending = work->pending_;
-  pending.clear();
-  auto numberPending = [&] {
-    for (uint64_t gid : pending) sampled.indices.push_back(numbering.number(gid));
-    pending.clear();
+  std::vector<DrawSlice>& slices = work->slices_[relation];  // advanced as rows are read
+  uint64_t total = 0;
+  for (const DrawSlice& slice : slices) total += slice.edges;
+  uint32_t* indices = sampled.indices.reserveMore(total);
+  sampled.indices.addSize(total);
+  uint32_t end = sampled.indptr.back();
+  const size_t rows = frontier.partitionOfRow.size();
+  uint32_t* indptr = sampled.indptr.reserveMore(rows);
+  sampled.indptr.addSize(rows);
+
+  // Rows are read from their partitions' slices in frontier order, a few at a time: first their neighbours' slots
+  // in the numbering are asked for, then they are numbered.
+  struct Row {
+    const Id* neighbors;
+    uint32_t count;
   };
-  for (uint16_t partition : frontier.partitionOfRow) {
-    DrawSlice& cursor = cursors[partition];
-    const uint32_t count = *cursor.counts++;
-    const Id* neighbors = static_cast<const Id*>(cursor.neighbors);
-    for (uint32_t i = 0; i < count; ++i) {
-      numbering.prefetch(neighbors[i]);
-      pending.push_back(neighbors[i]);
+  Row chunk[kNumberingRows];
+  for (size_t first = 0; first < rows; first += kNumberingRows) {
+    const size_t size = std::min(kNumberingRows, rows - first);
+    for (size_t i = 0; i < size; ++i) {
+      DrawSlice& slice = slices[frontier.partitionOfRow[first + i]];
+      const Id* neighbors = static_cast<const Id*>(slice.neighbors);
+      const uint32_t count = *slice.counts++;
+      slice.neighbors = neighbors + count;
+      chunk[i] = {neighbors, count};
+      for (uint32_t n = 0; n < count; ++n) numbering.prefetch(neighbors[n]);
+      *indptr++ = end += count;
+      if (options_.edgeIds) {
+        sampled.edgeIds.append(slice.edgeIds, count);
+        slice.edgeIds += count;
+      }
     }
-    cursor.neighbors = neighbors + count;
-    if (options_.edgeIds) {
-      sampled.edgeIds.insert(sampled.edgeIds.end(), cursor.edgeIds, cursor.edgeIds + count);
-      cursor.edgeIds += count;
+    for (size_t i = 0; i < size; ++i) {
+      for (uint32_t n = 0; n < chunk[i].count; ++n) *indices++ = numbering.number(chunk[i].neighbors[n]);
     }
-    sampled.indptr.push_back(sampled.indptr.back() + count);
-    if (pending.size() >= kNumberingChunk) numberPending();
   }
-  numberPending();
 }
 
 }  // namespace farhop::sampler

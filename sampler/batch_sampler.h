@@ -61,7 +61,6 @@ class BatchWorkspace {
   std::vector<std::vector<DrawnNeighbors<uint64_t>>> own64_;
   std::vector<std::vector<DrawSlice>> slices_;               // [relation][partition]
   std::vector<Exchange> exchanges_;
-  std::vector<uint64_t> pending_;                            // gids being numbered
   PositionSet positions_;
 };
 
@@ -74,8 +73,9 @@ class BatchSampler {
 
   // Samples `request` into a new batch. Resumes on the executor after waits. The result is a function of the
   // options, the request and the graph alone, whatever the partitioning. The workspace is the batch's until
-  // the task ends.
-  Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> sample(BatchRequest request, BatchWorkspace* workspace) const;
+  // the task ends. `memory` is a batch that is over, whose memory the new one takes; null for none.
+  Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> sample(BatchRequest request, BatchWorkspace* workspace,
+                                                             std::unique_ptr<SampledBatch> memory = nullptr) const;
 
   const SamplingOptions& options() const { return options_; }
 
@@ -90,7 +90,8 @@ class BatchSampler {
   void drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
   absl::Status collectReplies(BatchWorkspace* work, SampledBatch* batch) const;
   // Turns the hop's slices into rows of the batch's CSRs, numbering new nodes.
-  void appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const;
+  // ResourceExhausted when a relation has more edges than a block can index.
+  absl::Status appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const;
   template <typename Id>
   void appendRelation(int relation, BatchWorkspace* work, SampledBatch* batch) const;
   uint64_t keyOf(const SampledBatch& batch, size_t hop, int relation) const;

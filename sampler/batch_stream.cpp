@@ -13,6 +13,8 @@ BatchStream::BatchStream(std::shared_ptr<const PartitionedGraph> graph, rpc::Age
       metrics_(std::move(metrics)),
       // One request's time per hop, one more for the sampling itself.
       batchTimeout_(sampling.requestTimeout * (sampling.fanouts.size() + 1)),
+      // As many as exist at once: those ahead, and a few in the consumer's hands.
+      pool_(std::make_shared<BatchPool>(static_cast<size_t>(std::max(1, options.threads * options.batchesUnderWay)) + 2)),
       executor_("farhop-sample", options.threads),
       sampler_(graph, agent, &executor_, std::move(sampling)) {
   const int window = std::max(1, options_.threads * options_.batchesUnderWay);
@@ -27,6 +29,7 @@ BatchStream::~BatchStream() {
 void BatchStream::start(uint64_t epoch, uint64_t firstStep) {
   std::unique_lock lock(mutex_);
   drain(&lock);
+  timedOut_ = false;
   epoch_ = epoch;
   nextToStart_ = nextToReturn_ = firstStep;
   lastStep_ = dealer_.numSteps();
@@ -54,7 +57,8 @@ void BatchStream::launch(uint64_t epoch, uint64_t step, std::unique_ptr<BatchWor
   executor_.post([this, epoch, step, workspace] {
     BatchRequest request{epoch, step, dealer_.batchNumber(step), dealer_.nodeType(), dealer_.seeds(epoch, step)};
     using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
-    startTask<Result>(sampler_.sample(std::move(request), workspace->get()), [this, step, workspace](Result result) {
+    startTask<Result>(sampler_.sample(std::move(request), workspace->get(), pool_->take()),
+                      [this, step, workspace](Result result) {
       finish(step, std::move(*workspace), std::move(result));
     });
   });
@@ -80,11 +84,14 @@ void BatchStream::finish(uint64_t step, std::unique_ptr<BatchWorkspace> workspac
 
 absl::StatusOr<std::unique_ptr<SampledBatch>> BatchStream::next() {
   std::unique_lock lock(mutex_);
-  if (nextToReturn_ >= lastStep_ && underWay_ == 0 && ready_.empty()) return nullptr;
+  if (nextToReturn_ >= lastStep_ && (timedOut_ || (underWay_ == 0 && ready_.empty()))) return nullptr;
   const uint64_t step = nextToReturn_;
   const bool there = changed_.wait_for(lock, batchTimeout_, [&] { return ready_.count(step) > 0; });
   if (!there) {
+    // The epoch is over; what is still under way is dropped when the next one starts.
     lastStep_ = nextToStart_;
+    nextToReturn_ = lastStep_;
+    timedOut_ = true;
     return absl::DeadlineExceededError(absl::StrCat("batch of step ", step, " was not sampled within ",
                                                     batchTimeout_.count(), " ms"));
   }

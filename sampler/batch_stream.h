@@ -37,6 +37,8 @@ class BatchStream {
   absl::StatusOr<std::unique_ptr<SampledBatch>> next();
 
   const SeedDealer& dealer() const { return dealer_; }
+  // Where batches that are over belong, so that the next ones use their memory.
+  const std::shared_ptr<BatchPool>& pool() const { return pool_; }
 
  private:
   void startMore();  // mutex_ held
@@ -50,6 +52,7 @@ class BatchStream {
   StreamOptions options_;
   std::shared_ptr<SamplerMetrics> metrics_;
   std::chrono::milliseconds batchTimeout_;
+  std::shared_ptr<BatchPool> pool_;
   Executor executor_;
   BatchSampler sampler_;
 
@@ -62,6 +65,7 @@ class BatchStream {
   uint64_t nextToReturn_ = 0;
   uint64_t lastStep_ = 0;
   int underWay_ = 0;
+  bool timedOut_ = false;
 };
 
 }  // namespace farhop::sampler

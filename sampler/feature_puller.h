@@ -37,7 +37,8 @@ class FeaturePuller {
   // `maxReplyBytes`: size of a chunk; a single row may exceed it.
   FeaturePuller(std::shared_ptr<const PartitionedGraph> graph, rpc::Agent* agent,
                 std::shared_ptr<SamplerMetrics> metrics, size_t maxReplyBytes);
-  // Waits for pulls under way; their deadlines bound that.
+  // No pull may be under way, except that the completion of the last one may drop the last reference: whoever
+  // starts a pull keeps this alive through PullRequest::keepAlive or `done`.
   ~FeaturePuller();
 
   // Own rows are there when this returns; `done` runs once, when all rows are or on the first error, on the

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "base/random.h"
 
@@ -11,7 +12,7 @@ namespace {
 // Up to this many positions a scan of those drawn beats a hash table.
 constexpr int64_t kLinearScanFanout = 48;
 // Rows whose memory is asked for ahead of their use, so that cache misses overlap.
-constexpr size_t kPrefetchRows = 32;
+constexpr size_t kPrefetchRows = 64;
 
 }  // namespace
 
@@ -64,33 +65,114 @@ void drawPositions(uint64_t key, uint64_t degree, int64_t fanout, std::vector<ui
   }
 }
 
+namespace {
+
+void prefetchRows(const uint64_t* indptr, const uint64_t* originalIds, std::span<const uint32_t> rows) {
+  for (uint32_t row : rows) {
+    __builtin_prefetch(indptr + row);
+    __builtin_prefetch(originalIds + row);
+  }
+}
+
+// Floyd's draw of `wanted` of `degree` > wanted positions, as offsets into the edge arrays. The positions drawn
+// so far are compared with all at once: a fixed number of lanes, so that the compiler makes vector compares of
+// them; lanes not drawn yet hold what no position is.
+template <int kLanes>
+void drawFew(uint64_t key, uint64_t from, uint32_t degree, uint32_t wanted, uint64_t* offsets) {
+  alignas(64) uint32_t drawn[kLanes];
+  std::fill_n(drawn, kLanes, std::numeric_limits<uint32_t>::max());
+  KeyedRandom random(key);
+  for (uint32_t i = 0; i < wanted; ++i) {
+    const uint32_t last = degree - wanted + i;
+    const uint32_t candidate = static_cast<uint32_t>(random.below(uint64_t{last} + 1));
+    uint32_t hits = 0;
+    for (int lane = 0; lane < kLanes; ++lane) hits |= static_cast<uint32_t>(drawn[lane] == candidate);
+    drawn[i] = hits != 0 ? last : candidate;
+    offsets[i] = from + drawn[i];
+  }
+}
+
+// Small fanouts: draws the edge offsets of a chunk of rows, asks for their memory, then reads them. The next
+// chunk's row bounds are on their way meanwhile.
+template <typename Id, int kLanes>
+void sampleFew(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t hopKey, uint32_t fanout,
+               bool wantEdgeIds, DrawnNeighbors<Id>* out) {
+  uint64_t offsets[kPrefetchRows * kLanes];
+  uint32_t* counts = out->counts.reserveMore(rows.size());
+  Id* neighbors = out->neighbors.reserveMore(rows.size() * fanout);
+  uint64_t* edgeIds = wantEdgeIds ? out->edgeIds.reserveMore(rows.size() * fanout) : nullptr;
+  size_t drawn = 0;
+  const auto chunkFrom = [&](size_t first) {
+    return rows.subspan(std::min(first, rows.size()), std::min(kPrefetchRows, rows.size() - std::min(first, rows.size())));
+  };
+  prefetchRows(view.indptr, view.originalIds, chunkFrom(0));
+  for (size_t first = 0; first < rows.size(); first += kPrefetchRows) {
+    prefetchRows(view.indptr, view.originalIds, chunkFrom(first + kPrefetchRows));
+    size_t edges = 0;
+    for (uint32_t row : chunkFrom(first)) {
+      const uint64_t from = view.indptr[row], degree = view.indptr[row + 1] - from;
+      const uint32_t count = static_cast<uint32_t>(std::min<uint64_t>(degree, fanout));
+      if (degree <= fanout) {
+        for (uint32_t i = 0; i < count; ++i) offsets[edges + i] = from + i;
+      } else if (degree < std::numeric_limits<uint32_t>::max()) {
+        drawFew<kLanes>(nodeKey(hopKey, view.originalIds[row]), from, static_cast<uint32_t>(degree), fanout,
+                        offsets + edges);
+      } else {
+        std::vector<uint64_t> positions;
+        PositionSet unused;
+        drawPositions(nodeKey(hopKey, view.originalIds[row]), degree, fanout, &positions, &unused);
+        for (uint32_t i = 0; i < count; ++i) offsets[edges + i] = from + positions[i];
+      }
+      for (uint32_t i = 0; i < count; ++i) __builtin_prefetch(view.neighbors + offsets[edges + i]);
+      *counts++ = count;
+      edges += count;
+    }
+    for (size_t i = 0; i < edges; ++i) neighbors[drawn + i] = view.neighbors[offsets[i]];
+    if (wantEdgeIds) {
+      for (size_t i = 0; i < edges; ++i) edgeIds[drawn + i] = view.edgeIds[offsets[i]];
+    }
+    drawn += edges;
+  }
+  out->counts.addSize(rows.size());
+  out->neighbors.addSize(drawn);
+  if (wantEdgeIds) out->edgeIds.addSize(drawn);
+}
+
+// Any fanout.
+template <typename Id>
+void sampleMany(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t hopKey, int64_t fanout,
+                bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  std::vector<uint64_t>& positions = scratch->positions;
+  for (size_t first = 0; first < rows.size(); first += kPrefetchRows) {
+    const auto chunk = rows.subspan(first, std::min(kPrefetchRows, rows.size() - first));
+    prefetchRows(view.indptr, view.originalIds, chunk);
+    for (uint32_t row : chunk) {
+      const uint64_t from = view.indptr[row], degree = view.indptr[row + 1] - from;
+      positions.clear();
+      drawPositions(nodeKey(hopKey, view.originalIds[row]), degree, fanout, &positions, scratch);
+      const size_t count = positions.size();
+      out->counts.push_back(static_cast<uint32_t>(count));
+      Id* neighbors = out->neighbors.reserveMore(count);
+      for (size_t i = 0; i < count; ++i) neighbors[i] = view.neighbors[from + positions[i]];
+      out->neighbors.addSize(count);
+      if (!wantEdgeIds) continue;
+      uint64_t* edgeIds = out->edgeIds.reserveMore(count);
+      for (size_t i = 0; i < count; ++i) edgeIds[i] = view.edgeIds[from + positions[i]];
+      out->edgeIds.addSize(count);
+    }
+  }
+}
+
+}  // namespace
+
 template <typename Id>
 void sampleUniform(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t hopKey, int64_t fanout,
                    bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
-  out->counts.reserve(out->counts.size() + rows.size());
-  std::vector<uint64_t> positions;
-  positions.reserve(fanout < 0 ? 64 : static_cast<size_t>(fanout));
-  for (size_t chunk = 0; chunk < rows.size(); chunk += kPrefetchRows) {
-    const size_t end = std::min(rows.size(), chunk + kPrefetchRows);
-    for (size_t i = chunk; i < end; ++i) {
-      __builtin_prefetch(view.indptr + rows[i]);
-      __builtin_prefetch(view.originalIds + rows[i]);
-    }
-    for (size_t i = chunk; i < end; ++i) {
-      const uint64_t from = view.indptr[rows[i]];
-      if (view.indptr[rows[i] + 1] > from) __builtin_prefetch(view.neighbors + from);
-    }
-    for (size_t i = chunk; i < end; ++i) {
-      const uint64_t from = view.indptr[rows[i]], degree = view.indptr[rows[i] + 1] - from;
-      positions.clear();
-      drawPositions(nodeKey(hopKey, view.originalIds[rows[i]]), degree, fanout, &positions, scratch);
-      out->counts.push_back(static_cast<uint32_t>(positions.size()));
-      for (uint64_t position : positions) out->neighbors.push_back(view.neighbors[from + position]);
-      if (wantEdgeIds) {
-        for (uint64_t position : positions) out->edgeIds.push_back(view.edgeIds[from + position]);
-      }
-    }
-  }
+  const uint32_t few = static_cast<uint32_t>(fanout);
+  if (fanout > 0 && fanout <= 8) return sampleFew<Id, 8>(view, rows, hopKey, few, wantEdgeIds, out);
+  if (fanout > 0 && fanout <= 16) return sampleFew<Id, 16>(view, rows, hopKey, few, wantEdgeIds, out);
+  if (fanout > 0 && fanout <= 32) return sampleFew<Id, 32>(view, rows, hopKey, few, wantEdgeIds, out);
+  sampleMany(view, rows, hopKey, fanout, wantEdgeIds, out, scratch);
 }
 
 template void sampleUniform<uint32_t>(const CsrView<uint32_t>&, std::span<const uint32_t>, uint64_t, int64_t, bool,

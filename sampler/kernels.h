@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "base/pod_vector.h"
+
 namespace farhop::sampler {
 
 // The in-edges of one relation in one partition.
@@ -21,9 +23,9 @@ struct CsrView {
 // A draw of all rows, in row order.
 template <typename Id>
 struct DrawnNeighbors {
-  std::vector<uint32_t> counts;   // [rows drawn]
-  std::vector<Id> neighbors;      // [sum of counts] source gids
-  std::vector<uint64_t> edgeIds;  // as long as neighbors when asked for, else empty
+  PodVector<uint32_t> counts;   // [rows drawn]
+  PodVector<Id> neighbors;      // [sum of counts] source gids
+  PodVector<uint64_t> edgeIds;  // as long as neighbors when asked for, else empty
 
   void clear() {
     counts.clear();
@@ -32,13 +34,16 @@ struct DrawnNeighbors {
   }
 };
 
-// Positions already drawn in the row at hand; reused between rows. For draws too large for a linear scan.
+// Working memory of a draw, reused between calls: the positions already drawn in the row at hand, for draws too
+// large for a linear scan.
 class PositionSet {
  public:
   // Makes room for `count` positions and forgets the old ones.
   void reset(size_t count);
   // False when it was there already.
   bool insert(uint64_t position);
+
+  std::vector<uint64_t> positions;  // of one row, for whoever draws
 
  private:
   std::vector<uint64_t> slots_;  // position + 1; 0 is free

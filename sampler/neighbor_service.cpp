@@ -24,24 +24,24 @@ void drawRuns(const NeighborRequest& request, const RelationDraw& draw, const Pa
 }  // namespace
 
 std::vector<rpc::OutArray> serveNeighbors(const NeighborRequest& request, const PartitionedGraph& graph) {
-  std::vector<uint32_t> counts;
-  std::vector<uint64_t> edgeIds;
   DrawnNeighbors<uint32_t> narrow;
   DrawnNeighbors<uint64_t> wide;
+  // Counts and edge ids go in request order whatever the width of the neighbours' ids.
+  PodVector<uint32_t> counts;
+  PodVector<uint64_t> edgeIds;
   PositionSet scratch;
   for (const RelationDraw& draw : request.draws) {
+    const auto appendTo = [&](auto* drawn) {
+      drawn->counts.swap(counts);
+      drawn->edgeIds.swap(edgeIds);
+      drawRuns(request, draw, graph, drawn, &scratch);
+      drawn->counts.swap(counts);
+      drawn->edgeIds.swap(edgeIds);
+    };
     if (graph.narrowIds(static_cast<int>(draw.relation))) {
-      std::swap(narrow.counts, counts);
-      std::swap(narrow.edgeIds, edgeIds);
-      drawRuns(request, draw, graph, &narrow, &scratch);
-      std::swap(narrow.counts, counts);
-      std::swap(narrow.edgeIds, edgeIds);
+      appendTo(&narrow);
     } else {
-      std::swap(wide.counts, counts);
-      std::swap(wide.edgeIds, edgeIds);
-      drawRuns(request, draw, graph, &wide, &scratch);
-      std::swap(wide.counts, counts);
-      std::swap(wide.edgeIds, edgeIds);
+      appendTo(&wide);
     }
   }
   std::vector<rpc::OutArray> reply;

@@ -68,7 +68,9 @@ absl::StatusOr<NeighborRequest> decodeNeighborRequest(std::span<const rpc::Bytes
   FARHOP_ASSIGN_OR_RETURN(request.draws, copyArray<RelationDraw>(arrays[1], "relations"));
   FARHOP_ASSIGN_OR_RETURN(request.runs, copyArray<RowRun>(arrays[2], "runs"));
   FARHOP_ASSIGN_OR_RETURN(request.rows, copyArray<uint32_t>(arrays[3], "rows"));
+  if (request.draws.size() > graph.schema().relations.size()) return malformed("more draws than relations");
   for (const RelationDraw& draw : request.draws) {
+    if (draw.fanout < -1) return malformed(absl::StrCat("fanout ", draw.fanout));
     if (draw.relation >= graph.schema().relations.size()) return malformed(absl::StrCat("relation ", draw.relation));
   }
   uint64_t total = 0;
@@ -117,6 +119,7 @@ absl::StatusOr<std::vector<std::vector<DrawSlice>>> sliceNeighborReply(const Nei
         if (draw.fanout >= 0 && slice.counts[i] > static_cast<uint32_t>(draw.fanout)) return bad;
         total += slice.counts[i];
       }
+      slice.edges = total;
       bool inRange;
       if (graph.narrowIds(relation)) {
         const uint32_t* piece = narrow.take(total);

@@ -64,6 +64,7 @@ struct DrawSlice {
   const uint32_t* counts = nullptr;
   const void* neighbors = nullptr;  // u32 or u64 by the relation's width
   const uint64_t* edgeIds = nullptr;
+  uint64_t edges = 0;  // sum of the counts
 };
 
 // Cuts a reply into slices[draw][run] (empty ones where the run is not of the relation's destination type),

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/pod_vector.h"
 #include "base/random.h"
 
 namespace farhop::sampler {
@@ -15,9 +16,10 @@ namespace farhop::sampler {
 // belong to, so that clearing costs nothing. Not thread-safe.
 class NodeNumbering {
  public:
-  // Forgets everything.
-  void clear() {
-    nodes_.clear();
+  // Forgets everything; from now on new nodes are appended to `nodes`, which is emptied.
+  void reset(PodVector<uint64_t>* nodes) {
+    nodes_ = nodes;
+    nodes_->clear();
     if (++stamp_ == 0) {  // after 2^32 batches the stamps start again
       slots_.assign(slots_.size(), Slot{});
       stamp_ = 1;
@@ -31,20 +33,21 @@ class NodeNumbering {
 
   // The node's number; a new node gets the next one.
   uint32_t number(uint64_t gid) {
-    if (2 * (nodes_.size() + 1) > slots_.size()) grow();
+    if (nodes_->size() >= limit_) grow();
     size_t index = mix64(gid) & mask_;
     while (slots_[index].stamp == stamp_) {
       if (slots_[index].gid == gid) return slots_[index].number;
       index = (index + 1) & mask_;
     }
-    const uint32_t next = static_cast<uint32_t>(nodes_.size());
+    const uint32_t next = static_cast<uint32_t>(nodes_->size());
     slots_[index] = {gid, next, stamp_};
-    nodes_.push_back(gid);
+    nodes_->push_back(gid);
     return next;
   }
 
-  // All nodes by number.
-  const std::vector<uint64_t>& nodes() const { return nodes_; }
+  // All nodes by number: the list given to reset().
+  const PodVector<uint64_t>& nodes() const { return *nodes_; }
+  uint32_t size() const { return static_cast<uint32_t>(nodes_->size()); }
 
  private:
   struct Slot {
@@ -53,22 +56,25 @@ class NodeNumbering {
     uint32_t stamp = 0;
   };
 
+  // At most half full, so that a search ends soon.
   void grow() {
-    const size_t size = std::bit_ceil(std::max<size_t>(4 * (nodes_.size() + 1), 1024));
+    const size_t size = std::bit_ceil(std::max<size_t>(4 * (nodes_->size() + 1), 1024));
     slots_.assign(size, Slot{});
     mask_ = size - 1;
+    limit_ = size / 2;
     stamp_ = 1;
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      size_t index = mix64(nodes_[i]) & mask_;
+    for (size_t i = 0; i < nodes_->size(); ++i) {
+      size_t index = mix64((*nodes_)[i]) & mask_;
       while (slots_[index].stamp == stamp_) index = (index + 1) & mask_;
-      slots_[index] = {nodes_[i], static_cast<uint32_t>(i), stamp_};
+      slots_[index] = {(*nodes_)[i], static_cast<uint32_t>(i), stamp_};
     }
   }
 
   std::vector<Slot> slots_;
   size_t mask_ = 0;
+  size_t limit_ = 0;  // nodes from which on the table has to grow
   uint32_t stamp_ = 1;
-  std::vector<uint64_t> nodes_;
+  PodVector<uint64_t>* nodes_ = nullptr;
 };
 
 }  // namespace farhop::sampler

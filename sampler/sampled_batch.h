@@ -3,7 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <vector>
+
+#include "base/pod_vector.h"
 
 namespace farhop::sampler {
 
@@ -11,9 +15,9 @@ namespace farhop::sampler {
 // batch's numbering; rows follow the order of discovery, so that the rows (and edges) of the first hops are
 // prefixes.
 struct SampledRelation {
-  std::vector<uint32_t> indptr;   // [rows + 1]
-  std::vector<uint32_t> indices;  // [edges] number of the source node in its type's list
-  std::vector<uint64_t> edgeIds;  // [edges] original edge ids when asked for, else empty
+  PodVector<uint32_t> indptr;   // [rows + 1]
+  PodVector<uint32_t> indices;  // [edges] number of the source node in its type's list
+  PodVector<uint64_t> edgeIds;  // [edges] original edge ids when asked for, else empty
 };
 
 struct BatchTraffic {
@@ -32,10 +36,31 @@ struct SampledBatch {
   std::vector<uint64_t> seeds;      // [seeds] gids as dealt, repeats included
   std::vector<uint32_t> seedIndex;  // [seeds] number of each seed's node
 
-  std::vector<std::vector<uint64_t>> nodes;       // [node type][nodes] gids, seeds first, then hop by hop
+  std::vector<PodVector<uint64_t>> nodes;         // [node type][nodes] gids, seeds first, then hop by hop
   std::vector<std::vector<uint32_t>> nodesByHop;  // [node type][hops + 1]: nodes known before hop h
   std::vector<SampledRelation> relations;         // [relation]
   BatchTraffic traffic;
+
+  // Empties it for `nodeTypes` and `relationCount`, keeping its memory for the next batch.
+  void reset(size_t nodeTypes, size_t relationCount);
+};
+
+// Batches that are over, whose memory the next ones use. Shared by a stream and the batches it has handed out,
+// which may outlive it. Thread-safe.
+class BatchPool {
+ public:
+  explicit BatchPool(size_t maxIdle) : maxIdle_(maxIdle) {}
+  // A batch from the pool, or a new one.
+  std::unique_ptr<SampledBatch> take();
+  // Keeps at most maxIdle; the rest is freed.
+  void giveBack(std::unique_ptr<SampledBatch> batch);
+  // A shared batch that comes back to `pool` with its last reference.
+  static std::shared_ptr<const SampledBatch> share(std::shared_ptr<BatchPool> pool, std::unique_ptr<SampledBatch> batch);
+
+ private:
+  const size_t maxIdle_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<SampledBatch>> idle_;  // guarded by mutex_
 };
 
 }  // namespace farhop::sampler

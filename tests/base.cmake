@@ -1,4 +1,5 @@
 farhop_test(unit/npy_test.cpp LIBS farhop_base)
+farhop_test(unit/pod_vector_test.cpp LIBS farhop_base)
 farhop_test(unit/random_test.cpp LIBS farhop_base)
 farhop_test(unit/file_test.cpp LIBS farhop_base)
 farhop_test(unit/executor_test.cpp LIBS farhop_base)

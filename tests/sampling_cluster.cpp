@@ -90,7 +90,7 @@ uint64_t SamplingCluster::gid(int nodeType, uint64_t originalId) const {
 uint64_t SamplingCluster::originalId(int nodeType, uint64_t gid) const { return originalIds_[nodeType][gid]; }
 
 std::vector<std::byte> SamplingCluster::pull(int machine, int nodeType, const std::string& feature,
-                                             const std::vector<uint64_t>& gids) {
+                                             std::span<const uint64_t> gids) {
   const sampler::PartitionedGraph& graph = *machines_[machine].graph;
   const uint32_t index = must(sampler::featureIndex(graph, nodeType, feature));
   std::vector<std::byte> rows(gids.size() * sampler::featureSpec(graph, nodeType, index).rowBytes());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,7 @@ class SamplingCluster {
   uint64_t originalId(int nodeType, uint64_t gid) const;
 
   // Pulls a feature into packed rows; throws on failure.
-  std::vector<std::byte> pull(int machine, int nodeType, const std::string& feature, const std::vector<uint64_t>& gids);
+  std::vector<std::byte> pull(int machine, int nodeType, const std::string& feature, std::span<const uint64_t> gids);
   CanonicalBatch canonical(int machine, const sampler::SampledBatch& batch);
 
   // All batches of one epoch as `machine` samples them, dealt in order from `seeds` (original ids).

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::vector<int64_t> fanouts{15, 10};
-  int64_t epochs = 10, batchSize = 1024, hidden = 128, seed = 0, samplerThreads = 0;
+  int64_t epochs = 10, batchSize = 1024, hidden = 128, seed = 0;
   double learningRate = 0.01, dropout = 0.0;
   std::string summary;
 };
@@ -159,8 +159,7 @@ int run(const Options& options) {
   loading.fanouts = options.fanouts;
   loading.batchSize = options.batchSize;
   loading.seed = static_cast<uint64_t>(options.seed);
-  loading.samplerThreads =
-      static_cast<int>(options.samplerThreads > 0 ? options.samplerThreads : runtime.samplerThreads());
+  loading.samplerThreads = runtime.samplerThreads();
   farhop::NeighborLoader train(graph, graph.split("train"), loading);
   loading.tail = farhop::EpochTail::kUneven;  // evaluation: every seed once
   loading.shuffle = false;
@@ -239,8 +238,6 @@ int main(int argc, char** argv) {
   app.add_option("--dropout", options.dropout, "Share of hidden values dropped in training")
       ->capture_default_str();
   app.add_option("--seed", options.seed, "Fixes sampling and initialisation")->capture_default_str();
-  app.add_option("--sampler-threads", options.samplerThreads, "0: what the binding leaves")
-      ->capture_default_str();
   app.add_option("--summary", options.summary, "Write the summary to this JSON file");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -76,11 +76,13 @@ FeatureHandle Batch::seedFeature(const std::string& name) const {
 std::vector<torch::Tensor> Batch::pull(const std::vector<std::string>& names, const std::string& nodeType) const {
   const int type = core_->graph->nodeType(nodeType);
   struct Held {
+    std::shared_ptr<GraphCore> graph;  // the puller must outlive a reply that comes after the time-out
     std::shared_ptr<const SampledBatch> batch;
     std::vector<torch::Tensor> tensors;
     std::promise<absl::Status> done;
   };
   auto held = std::make_shared<Held>();
+  held->graph = core_->graph;
   held->batch = core_->sampled;
   sampler::PullRequest request;
   request.nodeType = type;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -35,7 +36,10 @@ struct FeatureState : std::enable_shared_from_this<FeatureState> {
   absl::Status status;
   torch::Tensor tensor;
 
-  const std::vector<uint64_t>& gids() const { return ofSeeds ? batch->seeds : batch->nodes[nodeType]; }
+  std::span<const uint64_t> gids() const {
+    if (ofSeeds) return batch->seeds;
+    return batch->nodes[nodeType];
+  }
   // Starts the pull unless it has been started.
   void start();
   bool waitUntilDone(std::chrono::milliseconds limit);

@@ -20,6 +20,15 @@ absl::Status explained(const GraphCore& core, const absl::Status& status) {
   return failure.ok() ? status : failure;
 }
 
+// libtorch's own error for "no memory" is none of ours.
+torch::Tensor emptyTensor(const std::vector<int64_t>& shape, torch::ScalarType dtype) {
+  try {
+    return torch::empty(shape, torch::TensorOptions().dtype(dtype));
+  } catch (const c10::Error& error) {
+    throw Error(ErrorCode::kResourceExhausted, absl::StrCat("no memory for a feature of the batch: ", error.what_without_backtrace()));
+  }
+}
+
 sampler::PullRequest requestFor(FeatureState* state, torch::Tensor* tensor, std::shared_ptr<const void> keepAlive) {
   sampler::PullRequest request;
   request.nodeType = state->nodeType;
@@ -37,13 +46,13 @@ void FeatureState::start() {
   {
     std::lock_guard lock(mutex);
     if (progress != Progress::kIdle) return;
-    progress = Progress::kUnderWay;
     status = refuseAfterLeave(*core);
     if (!status.ok()) {
       progress = Progress::kDone;
       return;
     }
-    tensor = torch::empty(shape, torch::TensorOptions().dtype(dtype));
+    tensor = emptyTensor(shape, dtype);
+    progress = Progress::kUnderWay;
     request = requestFor(this, &tensor, shared_from_this());
   }
   core->puller->pull(std::move(request), [self = shared_from_this()](absl::Status result) {

@@ -1,7 +1,10 @@
 #include "farhop/neighbor_loader.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
+#include "base/random.h"
 #include "runtime/api/batch_core.h"
 #include "runtime/api/status_error.h"
 #include "sampler/batch_stream.h"
@@ -39,6 +42,31 @@ std::vector<std::vector<int64_t>> fanoutsByHop(const GraphCore& core, const Neig
   return fanouts;
 }
 
+// A loader's position, as NeighborLoader::state() writes it: little-endian, fixed size.
+struct Position {
+  char magic[8] = {'F', 'H', 'P', 'L', 'O', 'A', 'D', '1'};
+  uint64_t fingerprint = 0;
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+};
+
+// Of all that makes a loader's batches.
+uint64_t fingerprintOf(const GraphCore& core, const Seeds& seeds, uint64_t numSeeds, const sampler::SamplingOptions& sampling,
+                       const sampler::DealOptions& deal) {
+  uint64_t key = core.graph->store().fingerprint();
+  key = combineKey(combineKey(key, hashName(seeds.nodeType() + "/" + seeds.name())), numSeeds);
+  for (const auto& hop : sampling.fanouts) {
+    for (int64_t fanout : hop) key = combineKey(key, static_cast<uint64_t>(fanout));
+    key = combineKey(key, hop.size());
+  }
+  for (uint64_t part : {sampling.seed, uint64_t{sampling.edgeIds}, deal.batchSize, uint64_t{deal.shuffle},
+                        static_cast<uint64_t>(deal.deal), static_cast<uint64_t>(deal.tail),
+                        static_cast<uint64_t>(deal.numMachines), static_cast<uint64_t>(deal.procsPerMachine)}) {
+    key = combineKey(key, part);
+  }
+  return key;
+}
+
 }  // namespace
 
 struct NeighborLoader::Impl {
@@ -46,6 +74,8 @@ struct NeighborLoader::Impl {
   size_t hops = 0;
   bool edgeIds = false;
   std::chrono::milliseconds pullTimeout{0};
+  Position position;           // after the last batch handed out
+  bool restored = false;       // the next epoch of position.epoch starts at position.step
   std::unique_ptr<sampler::BatchStream> stream;
 };
 
@@ -82,6 +112,9 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
                      : sampler::seedSetOfIds(*core.graph, seeds.originalIds_, type, deal.deal));
   sampler::SeedDealer dealer = valueOrThrow(sampler::SeedDealer::make(std::move(set), deal));
 
+  for (int64_t id : seeds.originalIds_) impl_->position.fingerprint = combineKey(impl_->position.fingerprint, static_cast<uint64_t>(id));
+  impl_->position.fingerprint = combineKey(
+      impl_->position.fingerprint, fingerprintOf(core, seeds, static_cast<uint64_t>(seeds.count()), sampling, deal));
   impl_->hops = sampling.fanouts.size();
   impl_->edgeIds = options.edgeIds;
   impl_->pullTimeout = options.requestTimeout;
@@ -101,8 +134,33 @@ NeighborLoader::Epoch NeighborLoader::epoch(int64_t epoch) {
   if (*impl_->core->left) {
     throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job; iterate before Runtime::leave()");
   }
-  impl_->stream->start(static_cast<uint64_t>(epoch));
+  Position& position = impl_->position;
+  const bool resumes = std::exchange(impl_->restored, false) && position.epoch == static_cast<uint64_t>(epoch);
+  if (!resumes) position.step = 0;
+  position.epoch = static_cast<uint64_t>(epoch);
+  impl_->stream->start(position.epoch, position.step);
   return Epoch(this);
+}
+
+std::string NeighborLoader::state() const {
+  return std::string(reinterpret_cast<const char*>(&impl_->position), sizeof(Position));
+}
+
+int64_t NeighborLoader::restore(const std::string& state) {
+  Position position;
+  if (state.size() != sizeof(position) || state.compare(0, sizeof(position.magic), position.magic, sizeof(position.magic)) != 0) {
+    refuse(absl::StrCat("restore: these ", state.size(), " bytes are no loader's state"));
+  }
+  std::memcpy(static_cast<void*>(&position), state.data(), sizeof(position));
+  if (position.fingerprint != impl_->position.fingerprint) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "restore: the state is of another store, seeds, loader options or number of processes; continue with "
+                "the same, or start with the next whole epoch");
+  }
+  if (position.step > impl_->stream->dealer().numSteps()) refuse("restore: the state's step is beyond the epoch");
+  impl_->position = position;
+  impl_->restored = true;
+  return static_cast<int64_t>(position.epoch);
 }
 
 bool NeighborLoader::next(Batch* batch) {
@@ -116,10 +174,11 @@ bool NeighborLoader::next(Batch* batch) {
   if (*sampled == nullptr) return false;
   auto core = std::make_shared<BatchCore>();
   core->graph = impl_->core;
-  core->sampled = std::shared_ptr<const sampler::SampledBatch>(std::move(*sampled));
+  core->sampled = sampler::BatchPool::share(impl_->stream->pool(), std::move(*sampled));
   core->hops = impl_->hops;
   core->hasEdgeIds = impl_->edgeIds;
   core->pullTimeout = impl_->pullTimeout;
+  impl_->position.step = core->sampled->step + 1;
   *batch = Batch(std::move(core));
   return true;
 }

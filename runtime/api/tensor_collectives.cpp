@@ -16,6 +16,11 @@ absl::Status checkParameter(const torch::Tensor& parameter) {
     return absl::InvalidArgumentError(absl::StrCat("averageGradients: parameters must be float32 or float64, not ",
                                                    torch::toString(parameter.scalar_type())));
   }
+  const torch::Tensor& gradient = parameter.grad();
+  if (gradient.defined() && (gradient.layout() != torch::kStrided || !gradient.device().is_cpu() ||
+                             gradient.scalar_type() != parameter.scalar_type())) {
+    return absl::InvalidArgumentError("averageGradients: gradients must be dense, on the CPU, of their parameter's dtype");
+  }
   return absl::OkStatus();
 }
 

@@ -64,7 +64,7 @@ TEST_F(FeaturePull, NamesTheLostOwner_AndServesTheRest) {
   ASSERT_TRUE(peerOf(status).has_value()) << status;
   EXPECT_EQ(peerOf(status)->machine, 2);
   const auto& book = cluster.store().book();
-  const auto bytes = cluster.pull(0, 0, "x", {book.begin(0, 0), book.begin(0, 1)});
+  const auto bytes = cluster.pull(0, 0, "x", std::vector<uint64_t>{book.begin(0, 0), book.begin(0, 1)});
   EXPECT_EQ(bytes.size(), 2 * 4 * sizeof(float));
 }
 

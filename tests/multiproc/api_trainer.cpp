@@ -117,6 +117,41 @@ void expectError(const char* what, farhop::ErrorCode code, const std::string& te
   std::exit(7);
 }
 
+// Leaves an epoch after two batches and continues it with another loader: the same batches as without the break.
+void checkResume(const farhop::Graph& graph) {
+  const auto ids = [](farhop::Batch& batch) { return batch.feature("original_id").pull(); };
+  farhop::NeighborLoader whole(graph, graph.split("train"), loaderOptions()), first(graph, graph.split("train"), loaderOptions());
+  std::vector<torch::Tensor> expected;
+  for (farhop::Batch& batch : whole.epoch(4)) expected.push_back(ids(batch));
+  std::string state;
+  for (farhop::Batch& batch : first.epoch(4)) {
+    state = first.state();
+    if (batch.step() == 1) break;
+  }
+  farhop::NeighborLoader second(graph, graph.split("train"), loaderOptions());
+  size_t at = 2;
+  for (farhop::Batch& batch : second.epoch(second.restore(state))) {
+    if (at >= expected.size() || !torch::equal(ids(batch), expected[at++])) std::exit(11);
+  }
+  if (at != expected.size() || expected.size() < 3) std::exit(12);
+  expectError("no state", farhop::ErrorCode::kInvalidArgument, "no loader's state", [&] { second.restore("x"); });
+  farhop::NeighborLoaderOptions other = loaderOptions();
+  other.seed += 1;
+  farhop::NeighborLoader different(graph, graph.split("train"), other);
+  expectError("other options", farhop::ErrorCode::kFailedPrecondition, "another store", [&] { different.restore(state); });
+}
+
+// Everything that belongs to a pull goes away while it is under way.
+void dropPullUnderWay(const farhop::Graph& graph) {
+  for (int round = 0; round < 20; ++round) {
+    farhop::NeighborLoader loader(graph, graph.split("train"), loaderOptions());
+    for (farhop::Batch& batch : loader.epoch(round)) {
+      batch.feature("x").pullAsync();
+      break;
+    }
+  }
+}
+
 void checkMisuse(farhop::Runtime& runtime, const farhop::Graph& graph) {
   using farhop::ErrorCode;
   const farhop::Seeds train = graph.split("train");
@@ -153,6 +188,8 @@ void checkMisuse(farhop::Runtime& runtime, const farhop::Graph& graph) {
   int64_t batches = 0;
   for ([[maybe_unused]] farhop::Batch& batch : loader.epoch(0)) ++batches;
   if (batches != loader.numBatches()) std::exit(10);
+  checkResume(graph);
+  dropPullUnderWay(graph);
   expectError("second graph", ErrorCode::kFailedPrecondition, "open already", [&] { runtime.openGraph(); });
   runtime.leave();
   runtime.leave();

@@ -98,7 +98,7 @@ TEST_F(NeighborWire, AnswersAnyDamage) {
     return arrays;
   };
   int accepted = 0;
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 3'000; ++round) {
     auto decoded = decodeNeighborRequest(damage(received(sent)), *graph_);
     if (decoded.ok()) {
       ++accepted;
@@ -106,7 +106,7 @@ TEST_F(NeighborWire, AnswersAnyDamage) {
     }
     (void)sliceNeighborReply(request, damage(received(reply)), *graph_);
   }
-  EXPECT_GT(accepted, 100);
+  EXPECT_GT(accepted, 20);
 }
 
 }  // namespace

@@ -54,6 +54,14 @@ class NeighborLoader {
   // Batches of this process per epoch.
   int64_t numBatches() const;
 
+  // The position after the last batch handed out, as a few bytes to be stored with a checkpoint: epoch, step, and
+  // a fingerprint of what makes the batches (store, seeds, options, number of processes).
+  std::string state() const;
+  // Continues from there: the next epoch() of the number returned yields exactly the batches that were left of
+  // it. Throws Error(kInvalidArgument) for bytes that are no state, Error(kFailedPrecondition) for another
+  // store, other seeds or options, or another number of machines or processes.
+  int64_t restore(const std::string& state);
+
   class Epoch;
   // Starts epoch number `epoch` (part of every draw's key). Leaving an epoch early is fine; starting another
   // ends the one before.
