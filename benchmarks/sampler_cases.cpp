@@ -17,8 +17,9 @@ using sampler::SampledBatch;
 
 class SamplerMaker : public BatchMaker {
  public:
-  SamplerMaker(std::shared_ptr<const PartitionedGraph> graph, sampler::SamplingOptions options)
-      : idle_("idle", 1), workspace_(*graph), sampler_(graph, nullptr, &idle_, std::move(options)) {}
+  SamplerMaker(std::shared_ptr<const PartitionedGraph> graph, sampler::SamplingOptions options,
+               Executor* executor)
+      : workspace_(*graph), sampler_(graph, nullptr, executor, std::move(options)) {}
 
   BatchResult make(sampler::BatchRequest request) override {
     std::optional<BatchResult> result;
@@ -33,7 +34,6 @@ class SamplerMaker : public BatchMaker {
 
  private:
   sampler::BatchPool pool_{4};
-  Executor idle_;  // where batches would resume after a wait
   sampler::BatchWorkspace workspace_;
   sampler::BatchSampler sampler_;
 };
@@ -87,8 +87,8 @@ void addBatch(const PartitionedGraph& graph, const SampledBatch& batch, Digest* 
 }  // namespace
 
 std::unique_ptr<BatchMaker> makeBatchSampler(std::shared_ptr<const PartitionedGraph> graph,
-                                             sampler::SamplingOptions options) {
-  return std::make_unique<SamplerMaker>(std::move(graph), std::move(options));
+                                             sampler::SamplingOptions options, Executor* executor) {
+  return std::make_unique<SamplerMaker>(std::move(graph), std::move(options), executor);
 }
 
 std::unique_ptr<BatchMaker> makeUnorderedMapSampler(std::shared_ptr<const PartitionedGraph> graph,
@@ -151,7 +151,7 @@ Pass timePass(BatchMaker& maker, const BatchPlan& plan, BatchRange range, const 
     pass.edges += held->traffic.sampledEdges;
     pass.nodes += held->nodes[0].size();
   }
-  held.reset();
+  if (held) maker.over(std::move(held));
   pass.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   pass.usage = ThreadUsage::now() - usageBefore;
   pass.shareOfCore = std::chrono::duration<double>(pass.usage.cpuTime).count() / pass.seconds;
@@ -164,8 +164,9 @@ absl::StatusOr<uint64_t> checksumPass(BatchMaker& maker, const PartitionedGraph&
                                       BatchRange range) {
   Digest digest;
   for (uint64_t number = range.first; number < range.last; ++number) {
-    FARHOP_ASSIGN_OR_RETURN(const std::unique_ptr<SampledBatch> batch, maker.make(plan.request(number)));
+    FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<SampledBatch> batch, maker.make(plan.request(number)));
     addBatch(graph, *batch, &digest);
+    maker.over(std::move(batch));
   }
   return digest.value();
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/executor.h"
 #include "base/status.h"
 #include "benchmarks/machine.h"
 #include "benchmarks/perf_counters.h"
@@ -26,9 +27,10 @@ class BatchMaker {
   virtual void over(std::unique_ptr<sampler::SampledBatch> batch) { batch.reset(); }
 };
 
-// The sampler that trainers use, with a workspace of its own. All partitions are this machine's.
+// The sampler that trainers use, with a workspace of its own. All partitions are this machine's, so that
+// nothing is ever posted to `executor`; it must outlive the maker.
 std::unique_ptr<BatchMaker> makeBatchSampler(std::shared_ptr<const sampler::PartitionedGraph> graph,
-                                             sampler::SamplingOptions options);
+                                             sampler::SamplingOptions options, Executor* executor);
 // The baseline.
 std::unique_ptr<BatchMaker> makeUnorderedMapSampler(std::shared_ptr<const sampler::PartitionedGraph> graph,
                                                     sampler::SamplingOptions options);

@@ -64,13 +64,14 @@ TEST_P(BaselineTest, SamplesWhatTheSamplerSamples) {
   ASSERT_TRUE(store.ok()) << store.status();
   const auto graph = sampler::PartitionedGraph::open(*store, 0, 1);
   ASSERT_TRUE(graph.ok()) << graph.status();
+  Executor executor("idle", 1);
   // Few, many, none, more than the small draw's scan is for, all.
   for (const std::vector<std::vector<int64_t>>& fanouts : std::vector<std::vector<std::vector<int64_t>>>{
            {{15}, {10}, {5}}, {{3}, {0}, {4}}, {{100}, {60}}, {{-1}, {2}}}) {
     sampler::SamplingOptions sampling;
     sampling.fanouts = fanouts;
     sampling.seed = 5;
-    const auto ours = makeBatchSampler(*graph, sampling),
+    const auto ours = makeBatchSampler(*graph, sampling, &executor),
                baseline = makeUnorderedMapSampler(*graph, sampling);
     const auto plan = BatchPlan::make(**graph, 1, 64, 4);
     ASSERT_TRUE(plan.ok()) << plan.status();
