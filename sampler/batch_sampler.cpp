@@ -10,8 +10,8 @@
 namespace farhop::sampler {
 namespace {
 
-// Rows whose neighbours are asked for in the numbering before they are numbered.
-constexpr size_t kNumberingRows = 16;
+// Neighbours of several partitions that are brought behind each other before they are numbered.
+constexpr size_t kNumberingBuffer = 1024;
 // Blocks are indexed by int32.
 constexpr uint64_t kMaxEdges = std::numeric_limits<int32_t>::max();
 
@@ -216,32 +216,48 @@ void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledBat
   uint32_t* indptr = sampled.indptr.reserveMore(rows);
   sampled.indptr.addSize(rows);
 
-  // Rows are read from their partitions' slices in frontier order, a few at a time: first their neighbours' slots
-  // in the numbering are asked for, then they are numbered.
-  struct Row {
-    const Id* neighbors;
-    uint32_t count;
-  };
-  Row chunk[kNumberingRows];
-  for (size_t first = 0; first < rows; first += kNumberingRows) {
-    const size_t size = std::min(kNumberingRows, rows - first);
-    for (size_t i = 0; i < size; ++i) {
-      DrawSlice& slice = slices[frontier.partitionOfRow[first + i]];
-      const Id* neighbors = static_cast<const Id*>(slice.neighbors);
-      const uint32_t count = *slice.counts++;
-      slice.neighbors = neighbors + count;
-      chunk[i] = {neighbors, count};
-      for (uint32_t n = 0; n < count; ++n) numbering.prefetch(neighbors[n]);
-      *indptr++ = end += count;
-      if (options_.edgeIds) {
-        sampled.edgeIds.append(slice.edgeIds, count);
-        slice.edgeIds += count;
-      }
+  if (options_.edgeIds) sampled.edgeIds.reserve(sampled.edgeIds.size() + total);
+  const auto takeRow = [&](size_t row) {
+    DrawSlice& slice = slices[frontier.partitionOfRow[row]];
+    const uint32_t count = *slice.counts++;
+    const Id* neighbors = static_cast<const Id*>(slice.neighbors);
+    slice.neighbors = neighbors + count;
+    *indptr++ = end += count;
+    if (options_.edgeIds) {
+      sampled.edgeIds.append(slice.edgeIds, count);
+      slice.edgeIds += count;
     }
-    for (size_t i = 0; i < size; ++i) {
-      for (uint32_t n = 0; n < chunk[i].count; ++n) *indices++ = numbering.number(chunk[i].neighbors[n]);
+    return std::span<const Id>(neighbors, count);
+  };
+
+  // All from one partition: the neighbours lie behind each other in row order already.
+  const auto whole = std::find_if(slices.begin(), slices.end(), [&](const DrawSlice& slice) { return slice.edges == total; });
+  if (whole != slices.end()) {
+    const Id* neighbors = static_cast<const Id*>(whole->neighbors);
+    for (size_t row = 0; row < rows; ++row) takeRow(row);
+    numbering.numberAll(neighbors, total, indices);
+    return;
+  }
+  // Otherwise the rows are brought behind each other a few at a time, in the cache.
+  Id buffer[kNumberingBuffer];
+  uint64_t filled = 0;
+  const auto numberBuffer = [&] {
+    numbering.numberAll(buffer, filled, indices);
+    indices += filled;
+    filled = 0;
+  };
+  for (size_t row = 0; row < rows; ++row) {
+    const std::span<const Id> neighbors = takeRow(row);
+    if (filled + neighbors.size() > kNumberingBuffer) numberBuffer();
+    if (neighbors.size() > kNumberingBuffer) {
+      numbering.numberAll(neighbors.data(), neighbors.size(), indices);
+      indices += neighbors.size();
+    } else {
+      std::copy(neighbors.begin(), neighbors.end(), buffer + filled);
+      filled += neighbors.size();
     }
   }
+  numberBuffer();
 }
 
 }  // namespace farhop::sampler

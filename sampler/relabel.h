@@ -26,14 +26,9 @@ class NodeNumbering {
     }
   }
 
-  // Asks for the memory that number(gid) will touch.
-  void prefetch(uint64_t gid) const {
-    if (!slots_.empty()) __builtin_prefetch(&slots_[mix64(gid) & mask_]);
-  }
-
   // The node's number; a new node gets the next one.
   uint32_t number(uint64_t gid) {
-    if (nodes_->size() >= limit_) grow();
+    if (nodes_->size() >= limit_) grow(1);
     size_t index = mix64(gid) & mask_;
     while (slots_[index].stamp == stamp_) {
       if (slots_[index].gid == gid) return slots_[index].number;
@@ -43,6 +38,39 @@ class NodeNumbering {
     slots_[index] = {gid, next, stamp_};
     nodes_->push_back(gid);
     return next;
+  }
+
+  // number() of gids[0 .. count), in order, into numbers[0 .. count). In chunks: first every gid's slot is found
+  // and its memory asked for, then they are numbered; a table larger than the cache would cost a miss per node
+  // otherwise.
+  template <typename Id>
+  void numberAll(const Id* gids, uint64_t count, uint32_t* numbers) {
+    constexpr uint64_t kChunk = 256;
+    uint32_t slotOf[kChunk];
+    for (uint64_t first = 0; first < count; first += kChunk) {
+      const uint64_t size = std::min(kChunk, count - first);
+      while (nodes_->size() + size > limit_) grow(size);
+      Slot* const slots = slots_.data();
+      for (uint64_t i = 0; i < size; ++i) {
+        slotOf[i] = static_cast<uint32_t>(mix64(gids[first + i]) & mask_);
+        __builtin_prefetch(slots + slotOf[i], 1);
+      }
+      const uint64_t known = nodes_->size();
+      uint64_t* const fresh = nodes_->reserveMore(size);
+      uint32_t next = static_cast<uint32_t>(known);
+      for (uint64_t i = 0; i < size; ++i) {
+        const uint64_t gid = gids[first + i];
+        size_t index = slotOf[i];
+        while (slots[index].stamp == stamp_ && slots[index].gid != gid) index = (index + 1) & mask_;
+        if (slots[index].stamp != stamp_) {
+          slots[index] = {gid, next, stamp_};
+          fresh[next - known] = gid;
+          ++next;
+        }
+        numbers[first + i] = slots[index].number;
+      }
+      nodes_->addSize(next - known);
+    }
   }
 
   // All nodes by number: the list given to reset().
@@ -57,8 +85,8 @@ class NodeNumbering {
   };
 
   // At most half full, so that a search ends soon.
-  void grow() {
-    const size_t size = std::bit_ceil(std::max<size_t>(4 * (nodes_->size() + 1), 1024));
+  void grow(size_t more) {
+    const size_t size = std::bit_ceil(std::max<size_t>(4 * (nodes_->size() + more), 1024));
     slots_.assign(size, Slot{});
     mask_ = size - 1;
     limit_ = size / 2;

@@ -35,5 +35,22 @@ TEST(NodeNumbering, AgreesWithAMap_OverManyBatchesAndGrowth) {
   }
 }
 
+TEST(NodeNumbering, NumbersManyAsItNumbersOne) {
+  std::mt19937_64 random(12);
+  for (uint64_t count : {0, 1, 255, 256, 257, 5000}) {
+    std::vector<uint32_t> gids;
+    for (uint64_t i = 0; i < count; ++i) gids.push_back(static_cast<uint32_t>(random() % 2000));
+    NodeNumbering one, many;
+    PodVector<uint64_t> nodesOfOne, nodesOfMany;
+    one.reset(&nodesOfOne);
+    many.reset(&nodesOfMany);
+    std::vector<uint32_t> expected, numbers(count);
+    for (uint32_t gid : gids) expected.push_back(one.number(gid));
+    many.numberAll(gids.data(), count, numbers.data());
+    EXPECT_EQ(numbers, expected);
+    EXPECT_EQ(nodesOfMany, nodesOfOne);
+  }
+}
+
 }  // namespace
 }  // namespace farhop::sampler
