@@ -6,15 +6,28 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <utility>
+#include <vector>
+
+#include "base/socket.h"
 
 namespace farhop {
 namespace {
 
 constexpr size_t kWriteBufferBytes = size_t{1} << 20;
+constexpr size_t kReadBufferBytes = size_t{1} << 20;
+
+struct StreamHash {
+  StreamHash() : state(XXH3_createState()) { XXH3_64bits_reset(state); }
+  ~StreamHash() { XXH3_freeState(state); }
+  StreamHash(const StreamHash&) = delete;
+  StreamHash& operator=(const StreamHash&) = delete;
+  XXH3_state_t* state;
+};
 
 absl::Status writeFully(int fd, const char* data, size_t bytes, const std::string& path) {
   while (bytes > 0) {
@@ -25,6 +38,26 @@ absl::Status writeFully(int fd, const char* data, size_t bytes, const std::strin
     bytes -= static_cast<size_t>(n);
   }
   return absl::OkStatus();
+}
+
+// The caller closes the descriptor.
+absl::StatusOr<int> openRegularFile(const std::string& path, uint64_t* bytes) {
+  // Without O_NONBLOCK a named pipe in the file's place would block for good.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return errnoStatus(absl::StrCat("opening ", path), errno);
+  struct stat info {};
+  absl::Status status;
+  if (::fstat(fd, &info) != 0) {
+    status = errnoStatus(absl::StrCat("reading the size of ", path), errno);
+  } else if (!S_ISREG(info.st_mode)) {
+    status = absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
+  }
+  if (!status.ok()) {
+    ::close(fd);
+    return status;
+  }
+  *bytes = static_cast<uint64_t>(info.st_size);
+  return fd;
 }
 
 }  // namespace
@@ -46,21 +79,11 @@ MappedFile::~MappedFile() {
 }
 
 absl::StatusOr<MappedFile> MappedFile::open(const std::string& path) {
-  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errnoStatus(absl::StrCat("opening ", path), errno);
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) {
-    absl::Status status = errnoStatus(absl::StrCat("reading the size of ", path), errno);
-    ::close(fd);
-    return status;
-  }
-  if (!S_ISREG(info.st_mode)) {
-    ::close(fd);
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
-  }
+  uint64_t bytes = 0;
+  FARHOP_ASSIGN_OR_RETURN(const int fd, openRegularFile(path, &bytes));
   MappedFile file;
   file.path_ = path;
-  file.size_ = static_cast<size_t>(info.st_size);
+  file.size_ = static_cast<size_t>(bytes);
   if (file.size_ > 0) {
     void* address = ::mmap(nullptr, file.size_, PROT_READ, MAP_SHARED, fd, 0);
     if (address == MAP_FAILED) {
@@ -75,13 +98,7 @@ absl::StatusOr<MappedFile> MappedFile::open(const std::string& path) {
   return file;
 }
 
-struct AtomicFile::Hash {
-  Hash() : state(XXH3_createState()) { XXH3_64bits_reset(state); }
-  ~Hash() { XXH3_freeState(state); }
-  Hash(const Hash&) = delete;
-  Hash& operator=(const Hash&) = delete;
-  XXH3_state_t* state;
-};
+struct AtomicFile::Hash : StreamHash {};
 
 absl::StatusOr<AtomicFile> AtomicFile::create(const std::string& path) {
   static std::atomic<uint64_t> counter{0};
@@ -187,5 +204,27 @@ bool pathExists(const std::string& path) {
 }
 
 uint64_t checksum64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+absl::StatusOr<FileChecksum> checksumFile(const std::string& path,
+                                          const std::function<void(uint64_t bytes)>& onBytes) {
+  uint64_t statedBytes = 0;
+  FARHOP_ASSIGN_OR_RETURN(const int opened, openRegularFile(path, &statedBytes));
+  const FileDescriptor fd(opened);
+  static_cast<void>(::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL));  // advice only
+  const StreamHash hash;
+  std::vector<std::byte> buffer(std::clamp<uint64_t>(statedBytes, 1, kReadBufferBytes));
+  FileChecksum result;
+  for (;;) {
+    const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errnoStatus(absl::StrCat("reading ", path), errno);
+    if (n == 0) break;
+    XXH3_64bits_update(hash.state, buffer.data(), static_cast<size_t>(n));
+    result.bytes += static_cast<uint64_t>(n);
+    if (onBytes) onBytes(static_cast<uint64_t>(n));
+  }
+  result.checksum = XXH3_64bits_digest(hash.state);
+  return result;
+}
 
 }  // namespace farhop

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -72,5 +73,15 @@ bool pathExists(const std::string& path);
 
 // XXH3-64 of a span; streams over mapped memory.
 uint64_t checksum64(std::span<const std::byte> bytes);
+
+struct FileChecksum {
+  uint64_t bytes = 0;
+  uint64_t checksum = 0;  // XXH3-64 of all of them
+};
+// Reads a regular file from its beginning to its end through a buffer: resident memory does not grow with the
+// file, a read error is a status (in a mapping it is SIGBUS), and the pages stay in the page cache. `onBytes`,
+// where given, is called with the length of each piece. NotFound when there is no such file.
+absl::StatusOr<FileChecksum> checksumFile(const std::string& path,
+                                          const std::function<void(uint64_t bytes)>& onBytes = {});
 
 }  // namespace farhop

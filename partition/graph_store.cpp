@@ -144,6 +144,11 @@ absl::StatusOr<RelationShard> GraphStore::openRelation(int partition, int relati
                                             " to ", shard.indptr.back(), " instead of 0 to ", edges,
                                             "; copy it again"));
   }
+  for (uint64_t row = 0; row < rows; ++row) {
+    if (shard.indptr[row] <= shard.indptr[row + 1] && shard.indptr[row + 1] <= edges) continue;
+    return absl::DataLossError(absl::StrCat(directory_, "/", indptrPath, ": row ", row,
+                                            " ends before it begins or after the last edge; copy it again"));
+  }
   if (schema().nodeTypes[r.source].count < kSmallNodeCount) {
     FARHOP_ASSIGN_OR_RETURN(shard.neighbors32, opener.openColumn<uint32_t>(neighborsPath, edges, files));
   } else {
@@ -189,30 +194,64 @@ absl::StatusOr<GraphShard> GraphStore::openPartition(int partition) const {
     FARHOP_ASSIGN_OR_RETURN(
         auto seeds, opener.openColumn<uint64_t>(splitPath(schema(), partition, split.nodeType, split.name),
                                                 split.partitionCounts[partition], &shard.files_));
+    FARHOP_RETURN_IF_ERROR(checkSplit(split, partition, seeds));
     shard.splits_[{split.name, split.nodeType}] = seeds;
   }
   return shard;
 }
 
-absl::StatusOr<std::span<const uint64_t>> GraphStore::openGlobal(const std::string& path, uint64_t elements) const {
+absl::Status GraphStore::checkSplit(const SplitInfo& split, int partition,
+                                    std::span<const uint64_t> seeds) const {
+  const uint64_t begin = book_.begin(split.nodeType, partition), end = book_.end(split.nodeType, partition);
+  for (uint64_t i = 0; i < seeds.size(); ++i) {
+    const bool own = seeds[i] >= begin && seeds[i] < end;
+    if (own && (i == 0 || seeds[i - 1] <= seeds[i])) continue;
+    const std::string what = own ? absl::StrCat("seeds ", i - 1, " and ", i, " are not ascending")
+                                 : absl::StrCat("seed ", seeds[i], " at ", i, " is not owned by partition ", partition);
+    return absl::DataLossError(absl::StrCat(directory_, "/",
+                                            splitPath(schema(), partition, split.nodeType, split.name), ": ", what,
+                                            "; copy it again"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::span<const uint64_t>> GraphStore::openGlobal(const std::string& path, uint64_t elements,
+                                                                 const ArrayCheck& check) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto known = globals_.find(path);
   if (known == globals_.end()) {
     const ArrayOpener opener(directory_, manifest_);
     FARHOP_ASSIGN_OR_RETURN(NpyArray array, opener.open(path, DType::kUInt64, {elements}));
+    FARHOP_ASSIGN_OR_RETURN(const auto values, array.as<uint64_t>());
+    if (check) FARHOP_RETURN_IF_ERROR(check(values));
     known = globals_.emplace(path, std::move(array)).first;
   }
   return known->second.as<uint64_t>();
 }
 
 absl::StatusOr<std::span<const uint64_t>> GraphStore::gidsByOriginalId(int nodeType) const {
-  return openGlobal(gidMapPath(schema(), nodeType), book_.numNodes(nodeType));
+  return openGlobal(gidMapPath(schema(), nodeType), book_.numNodes(nodeType), nullptr);
 }
 
-absl::StatusOr<std::span<const uint64_t>> GraphStore::splitOriginalIds(const std::string& name, int nodeType) const {
+absl::StatusOr<std::span<const uint64_t>> GraphStore::splitOriginalIds(const std::string& name,
+                                                                       int nodeType) const {
+  const std::string canonical = canonicalSplitName(name);
   for (const SplitInfo& split : splits()) {
-    if (split.name != name || split.nodeType != nodeType) continue;
-    return openGlobal(globalSplitPath(schema(), nodeType, name), split.count);
+    if (split.name != canonical || split.nodeType != nodeType) continue;
+    const std::string path = globalSplitPath(schema(), nodeType, canonical);
+    const uint64_t nodes = book_.numNodes(nodeType);
+    const auto check = [&](std::span<const uint64_t> ids) -> absl::Status {
+      for (uint64_t i = 0; i < ids.size(); ++i) {
+        if (ids[i] < nodes && (i == 0 || ids[i - 1] <= ids[i])) continue;
+        const std::string what = ids[i] < nodes
+                                     ? absl::StrCat("seeds ", i - 1, " and ", i, " are not ascending")
+                                     : absl::StrCat("original id ", ids[i], " at ", i, " is out of range (", nodes,
+                                                    " nodes)");
+        return absl::DataLossError(absl::StrCat(directory_, "/", path, ": ", what, "; copy it again"));
+      }
+      return absl::OkStatus();
+    };
+    return openGlobal(path, split.count, check);
   }
   return absl::NotFoundError(absl::StrCat(directory_, " has no split '", name, "' of node type '",
                                           schema().nodeTypes[nodeType].name, "'"));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -88,14 +89,26 @@ class GraphStore {
   // Identifies the content: the checksum of graph.json. Peers compare it before they exchange gids.
   uint64_t fingerprint() const { return fingerprint_; }
 
-  // Maps one partition; checks file presence, sizes, dtypes and shapes (not checksums: `inspect --verify`).
+  // Maps one partition; checks presence, sizes, dtypes and shapes of its files, and reads `indptr` and the splits
+  // once: rows lie inside the edges, seeds inside the partition. Other values are not read: a damaged neighbour or
+  // id can be out of range unless verifyChecksums() or verify() has passed.
   absl::StatusOr<GraphShard> openPartition(int partition) const;
 
-  // global/TYPE/gid.npy: original id -> gid. Mapped on first use and kept.
+  // Checks the XXH3 of the files that these partitions and global/ consist of; DataLoss or NotFound names the first
+  // that is not as written. The processes of a machine share the reading: share `share` of `shares` is a fixed part
+  // of the files, about equal in bytes, the same on each process; all shares together are all files. Without
+  // `features`, feature files are left out (values that no index depends on). `progress`, where given, is called
+  // with the bytes read so far and the bytes of this share. Needs a megabyte; what it reads stays in the page cache.
+  // InvalidArgument when a partition or a share does not exist.
+  absl::Status verifyChecksums(const std::vector<int>& partitions, int share, int shares, bool features,
+                               const std::function<void(uint64_t done, uint64_t total)>& progress) const;
+
+  // global/TYPE/gid.npy: original id -> gid. Mapped on first use and kept. Values are not checked: a damaged one can
+  // be out of range unless verifyChecksums() or verify() has passed.
   absl::StatusOr<std::span<const uint64_t>> gidsByOriginalId(int nodeType) const;
 
-  // global/TYPE/split/NAME.npy: original ids of a split's seeds over all partitions, ascending. Mapped on first
-  // use and kept.
+  // global/TYPE/split/NAME.npy: original ids of a split's seeds over all partitions, below the node count and
+  // ascending (checked). "val" and "valid" mean "validation". Mapped on first use and kept.
   absl::StatusOr<std::span<const uint64_t>> splitOriginalIds(const std::string& name, int nodeType) const;
 
   // Checks every checksum and every invariant of the format; OK or the first problems found, each naming its
@@ -105,14 +118,17 @@ class GraphStore {
  private:
   GraphStore() = default;
   absl::StatusOr<RelationShard> openRelation(int partition, int relation, std::vector<NpyArray>* files) const;
+  absl::Status checkSplit(const SplitInfo& split, int partition, std::span<const uint64_t> seeds) const;
+  // `check`, where given, reads the array when it is mapped.
+  using ArrayCheck = std::function<absl::Status(std::span<const uint64_t>)>;
+  absl::StatusOr<std::span<const uint64_t>> openGlobal(const std::string& path, uint64_t elements,
+                                                       const ArrayCheck& check) const;
 
   std::string directory_;
   Manifest manifest_;
   PartitionBook book_;
   uint64_t fingerprint_ = 0;
   mutable std::mutex mutex_;
-  absl::StatusOr<std::span<const uint64_t>> openGlobal(const std::string& path, uint64_t elements) const;
-
   mutable std::map<std::string, NpyArray> globals_;  // by path; guarded by mutex_
 };
 

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "partition/graph_store.h"
 #include "partition/layout.h"
+#include "partition/store_checksums.h"
 
 namespace farhop::partition {
 namespace {
@@ -62,20 +63,8 @@ class Verifier {
     const size_t before = problems_.size();
     uint64_t bytes = 0;
     for (const auto& [path, expected] : store_.manifest().files) {
-      auto file = MappedFile::open(fullPath(path));
-      if (!file.ok()) {
-        problem(absl::IsNotFound(file.status())
-                    ? absl::StrCat(fullPath(path), " is missing; copy it again or write the store again")
-                    : std::string(file.status().message()));
-        continue;
-      }
-      bytes += file->bytes().size();
-      if (file->bytes().size() != expected.bytes) {
-        problem(absl::StrCat(fullPath(path), " has ", file->bytes().size(), " bytes instead of ",
-                             expected.bytes, "; copy it again"));
-      } else if (checksum64(file->bytes()) != expected.checksum) {
-        problem(absl::StrCat(fullPath(path), " is damaged: its checksum does not match; copy it again"));
-      }
+      const absl::Status status = checkStoredFile(fullPath(path), expected, [&](uint64_t n) { bytes += n; });
+      if (!status.ok()) problem(std::string(status.message()));
     }
     report(absl::StrCat("checksums of ", store_.manifest().files.size(), " files, ", bytes, " bytes"),
            before);
@@ -135,8 +124,7 @@ class Verifier {
     bool sound = complete_;
     for (const auto& shard : shards_) {
       if (!shard) continue;
-      // Rows first: what follows indexes by them.
-      if (!checkRows(r, *shard) || !checkNeighbors(r, *shard)) {
+      if (!checkNeighbors(r, *shard)) {
         sound = false;
         continue;
       }
@@ -151,17 +139,6 @@ class Verifier {
     }
     report(absl::StrCat("relation ", schema_.relationText(r)), before);
     relationSound_.push_back(sound);
-  }
-
-  bool checkRows(int r, const GraphShard& shard) {
-    const auto indptr = shard.relation(r).indptr;
-    for (size_t i = 1; i < indptr.size(); ++i) {
-      if (indptr[i - 1] <= indptr[i] && indptr[i] <= indptr.back()) continue;
-      problem(absl::StrCat(fullPath(relationPath(schema_, shard.index(), r, "indptr")), ": row ", i - 1,
-                           " ends before it begins or after the last edge"));
-      return false;
-    }
-    return true;
   }
 
   bool checkNeighbors(int r, const GraphShard& shard) {
@@ -287,22 +264,9 @@ class Verifier {
     report("halo nodes", before);
   }
 
+  // What openPartition() and splitOriginalIds() do not see: that they hold the same seeds.
   void checkSplit(const SplitInfo& split) {
     const size_t before = problems_.size();
-    for (const auto& shard : shards_) {
-      if (!shard) continue;
-      const int k = shard->index();
-      const auto seeds = shard->split(split.name, split.nodeType);
-      const std::string path = fullPath(splitPath(schema_, k, split.nodeType, split.name));
-      for (uint64_t i = 0; i < seeds.size(); ++i) {
-        const bool own =
-            seeds[i] >= book_.begin(split.nodeType, k) && seeds[i] < book_.end(split.nodeType, k);
-        if (own && (i == 0 || seeds[i - 1] <= seeds[i])) continue;
-        problem(own ? absl::StrCat(path, ": seeds ", i - 1, " and ", i, " are not ascending")
-                    : absl::StrCat(path, ": seed ", seeds[i], " is not owned by partition ", k));
-        break;
-      }
-    }
     checkGlobalSplit(split);
     report(absl::StrCat("split ", split.name, " of ", schema_.nodeTypes[split.nodeType].name), before);
   }
@@ -311,7 +275,7 @@ class Verifier {
   void checkGlobalSplit(const SplitInfo& split) {
     const auto global = store_.splitOriginalIds(split.name, split.nodeType);
     if (!global.ok()) {
-      problem(std::string(global.status().message()));
+      if (problems_.empty()) problem(std::string(global.status().message()));
       return;
     }
     std::vector<uint64_t> ids;

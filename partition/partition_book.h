@@ -20,15 +20,18 @@ class PartitionBook {
   uint64_t count(int type, int partition) const { return end(type, partition) - begin(type, partition); }
   const std::vector<uint64_t>& offsets(int type) const { return offsets_[type]; }
 
-  // gid < numNodes(type). Linear for the few partitions that are usual, binary beyond.
+  // A gid of numNodes(type) or more, as only a damaged store has, counts as the last partition's: a valid index,
+  // and the row is past that partition's end. Linear for the few partitions that are usual, binary beyond.
   int partitionOf(int type, uint64_t gid) const {
     const std::vector<uint64_t>& offsets = offsets_[type];
     if (offsets.size() <= 9) {
-      int partition = 0;
-      while (gid >= offsets[partition + 1]) ++partition;
-      return partition;
+      const size_t last = offsets.size() - 2;
+      size_t partition = 0;
+      while (partition < last && gid >= offsets[partition + 1]) ++partition;
+      return static_cast<int>(partition);
     }
-    return static_cast<int>(std::upper_bound(offsets.begin(), offsets.end(), gid) - offsets.begin()) - 1;
+    const auto first = offsets.begin() + 1;
+    return static_cast<int>(std::upper_bound(first, offsets.end() - 1, gid) - first);
   }
 
  private:

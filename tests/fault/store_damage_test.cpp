@@ -1,6 +1,7 @@
 // A damaged store is refused, and the message names the file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
@@ -36,6 +37,8 @@ class StoreDamage : public ::testing::Test {
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   std::string content(const std::string& name) const { return readFile(file(name)).value(); }
   void write(const std::string& name, const std::string& text) const {
+    // A new file each time: ext4 writes a file that was cut to nothing to the disk when it is closed.
+    std::filesystem::remove(file(name));
     std::ofstream out(file(name), std::ios::binary | std::ios::trunc);
     ASSERT_TRUE(out.write(text.data(), static_cast<std::streamsize>(text.size())).flush());
   }
@@ -47,6 +50,9 @@ class StoreDamage : public ::testing::Test {
     for (int k = 0; k < store->numPartitions(); ++k) FARHOP_RETURN_IF_ERROR(store->openPartition(k).status());
     for (size_t t = 0; t < store->schema().nodeTypes.size(); ++t) {
       FARHOP_RETURN_IF_ERROR(store->gidsByOriginalId(static_cast<int>(t)).status());
+    }
+    for (const SplitInfo& split : store->splits()) {
+      FARHOP_RETURN_IF_ERROR(store->splitOriginalIds(split.name, split.nodeType).status());
     }
     return absl::OkStatus();
   }
@@ -231,9 +237,64 @@ TEST_F(StoreDamage, VerifyFindsOriginalIdsOutOfRange) {
   expectUnsound("part-00000/nodes/item/orig_ids.npy: original id 1048576");
 }
 
+TEST_F(StoreDamage, OpeningRefusesRowsThatLeaveTheEdges) {
+  const std::string name = "part-00000/edges/user.follows.user/indptr.npy";
+  const std::string saved = content(name), savedManifest = content(kManifestFile);
+  for (uint64_t wrong : {uint64_t{1} << 40, ~uint64_t{0}}) {
+    forge<uint64_t>(name, [&](auto v) { v[3] = wrong; });
+    EXPECT_THAT(std::string(openEverything().message()),
+                HasSubstr(name + ": row 2 ends before it begins or after the last edge; copy it again"));
+  }
+  forge<uint64_t>(name, [](auto v) { std::fill(v.begin() + 1, v.end() - 1, uint64_t{0}); });
+  EXPECT_TRUE(openEverything().ok()) << "rows without edges are fine";
+  forge<uint64_t>(name, [](auto v) {
+    v[4] = 2;
+    v[5] = 1;
+  });
+  EXPECT_THAT(std::string(openEverything().message()), HasSubstr(name + ": row 4 ends before it begins"));
+  write(name, saved);
+  write(kManifestFile, savedManifest);
+  EXPECT_TRUE(openEverything().ok());
+}
+
+TEST_F(StoreDamage, OpeningRefusesSeedsOutOfRange) {
+  const std::string name = "part-00001/nodes/user/split/test.npy";
+  for (uint64_t wrong : {uint64_t{0}, uint64_t{1} << 50}) {
+    forge<uint64_t>(name, [&](auto v) { v[0] = wrong; });
+    EXPECT_THAT(std::string(openEverything().message()),
+                HasSubstr(absl::StrCat(name, ": seed ", wrong, " at 0 is not owned by partition 1")));
+  }
+}
+
+TEST_F(StoreDamage, OpeningRefusesSeedsOutOfOrder) {
+  const std::string name = "part-00000/nodes/user/split/train.npy";
+  forge<uint64_t>(name, [](auto v) { std::swap(v[1], v[2]); });
+  EXPECT_THAT(std::string(openEverything().message()), HasSubstr(name + ": seeds 1 and 2 are not ascending"));
+}
+
+TEST_F(StoreDamage, GlobalSeedsOutOfRangeOrOrder_AreRefusedEachTime) {
+  const std::string name = "global/user/split/train.npy";
+  forge<uint64_t>(name, [](auto v) { v.back() = 30; });
+  const auto store = GraphStore::open(path_).value();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(std::string(store->splitOriginalIds("train", 0).status().message()),
+                HasSubstr(" is out of range (30 nodes)"));
+  }
+  forge<uint64_t>(name, [](auto v) { v.back() = 0; });
+  EXPECT_THAT(std::string(openEverything().message()), HasSubstr("are not ascending; copy it again"));
+}
+
+TEST_F(StoreDamage, APipeInTheFilesPlace_DoesNotBlock) {
+  const std::string name = "part-00000/nodes/user/orig_ids.npy";
+  std::filesystem::remove(file(name));
+  ASSERT_EQ(::mkfifo(file(name).c_str(), 0600), 0);
+  EXPECT_THAT(std::string(openEverything().message()), HasSubstr(name + " is not a regular file"));
+  EXPECT_THAT(std::string(verify().message()), HasSubstr(name + " is not a regular file"));
+}
+
 TEST_F(StoreDamage, VerifyFindsSeedsOfOtherPartitions) {
   forge<uint64_t>("part-00000/nodes/user/split/train.npy", [](auto v) { v.back() = 29; });
-  expectUnsound("part-00000/nodes/user/split/train.npy: seed 29 is not owned by partition 0");
+  expectUnsound("part-00000/nodes/user/split/train.npy: seed 29 at ");
 }
 
 TEST_F(StoreDamage, VerifyFindsWrongCountsInGraphJson) {
