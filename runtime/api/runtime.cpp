@@ -67,6 +67,18 @@ void setBlasThreads(int threads) {
   }
 }
 
+// This process's share of the own partitions' files.
+absl::Status checkStore(const partition::GraphStore& store, const RuntimeOptions& options) {
+  if (options.storeCheck == StoreCheck::kNone) return absl::OkStatus();
+  FARHOP_ASSIGN_OR_RETURN(const std::vector<int> owners, store.assign(options.numMachines));
+  std::vector<int> own;
+  for (size_t k = 0; k < owners.size(); ++k) {
+    if (owners[k] == options.machine) own.push_back(static_cast<int>(k));
+  }
+  return store.verifyChecksums(own, options.proc, options.procsPerMachine, options.storeCheck == StoreCheck::kAll,
+                               nullptr);
+}
+
 std::string pack(const RuntimeStats& stats) {
   return std::string(reinterpret_cast<const char*>(&stats), sizeof(stats));
 }
@@ -152,6 +164,7 @@ Graph Runtime::openGraph(const std::string& directory) {
   }
   auto open = [&]() -> absl::StatusOr<std::shared_ptr<const sampler::PartitionedGraph>> {
     FARHOP_ASSIGN_OR_RETURN(std::shared_ptr<const partition::GraphStore> store, partition::GraphStore::open(path));
+    FARHOP_RETURN_IF_ERROR(checkStore(*store, impl_->options));
     return sampler::PartitionedGraph::open(std::move(store), machine(), numMachines());
   };
   auto opened = open();

@@ -15,6 +15,11 @@
 
 namespace farhop {
 
+// What openGraph() compares with the store's checksums before anything is sampled; the machine's processes share
+// the work, and reading the files once also brings them into memory. kStructure leaves features out: a damaged
+// one gives wrong numbers, not a crash.
+enum class StoreCheck { kAll, kStructure, kNone };
+
 struct RuntimeOptions {
   // Where this process stands: machine of numMachines, process of procsPerMachine. Worker group p is process
   // p of every machine; it meets on masterPort + p of masterAddr.
@@ -38,6 +43,7 @@ struct RuntimeOptions {
   std::chrono::milliseconds peerTimeout{10'000};     // a peer silent for this long is lost
   // How long a collective waits for processes that are alive but slow (a lost one ends it at once).
   std::chrono::milliseconds collectiveTimeout{1'800'000};
+  StoreCheck storeCheck = StoreCheck::kAll;
   uint64_t memoryEstimateBytes = 0;                  // what the gate waits to be free; 0: no check
 
   // From FARHOP_* (farhop run), else from a Slurm step, else a single process. Throws
