@@ -151,9 +151,14 @@ absl::Status AtomicFile::flush() {
   return status;
 }
 
-absl::Status AtomicFile::commit() {
+absl::Status AtomicFile::commit(Durability durability) {
   FARHOP_RETURN_IF_ERROR(flush());
-  if (::fsync(fd_) != 0) return errnoStatus(absl::StrCat("syncing ", temporaryPath_), errno);
+  if (durability == Durability::kStarted) {
+    // Without a wait; an error of the disk comes back from syncFile().
+    static_cast<void>(::sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE));
+  } else if (::fsync(fd_) != 0) {
+    return errnoStatus(absl::StrCat("syncing ", temporaryPath_), errno);
+  }
   int fd = std::exchange(fd_, -1);
   if (::close(fd) != 0) {
     int error = errno;
@@ -165,6 +170,7 @@ absl::Status AtomicFile::commit() {
     ::unlink(temporaryPath_.c_str());
     return errnoStatus(absl::StrCat("renaming ", temporaryPath_, " to ", path_), error);
   }
+  if (durability == Durability::kStarted) return absl::OkStatus();
   return syncDirectory(std::filesystem::path(path_).parent_path().string());
 }
 
@@ -183,6 +189,13 @@ absl::Status makeDirectories(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) return errnoStatus(absl::StrCat("creating directory ", path), error.value());
+  return absl::OkStatus();
+}
+
+absl::Status syncFile(const std::string& path) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) return errnoStatus(absl::StrCat("opening ", path), errno);
+  if (::fsync(fd.get()) != 0) return errnoStatus(absl::StrCat("syncing ", path), errno);
   return absl::OkStatus();
 }
 

@@ -32,6 +32,11 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+enum class Durability {
+  kSynced,   // on the disk when commit() returns
+  kStarted,  // on its way there; the caller calls syncFile() before anything relies on the file
+};
+
 // Writes a file beside its final name and renames it on commit(): readers see the whole file or none.
 // Destroyed without commit, it removes the temporary file. Not thread-safe.
 class AtomicFile {
@@ -49,8 +54,9 @@ class AtomicFile {
   uint64_t checksum() const;
   uint64_t bytesWritten() const { return bytesWritten_; }
 
-  // Flushes, fsyncs, renames, fsyncs the directory.
-  absl::Status commit();
+  // Flushes, fsyncs, renames, fsyncs the directory. With kStarted it only starts the writing instead of waiting for
+  // it: for many files of a directory that nobody uses before it is synced as a whole.
+  absl::Status commit(Durability durability = Durability::kSynced);
 
  private:
   AtomicFile() = default;
@@ -68,6 +74,7 @@ class AtomicFile {
 absl::StatusOr<std::string> readFile(const std::string& path);
 absl::Status writeFileAtomically(const std::string& path, absl::string_view content);
 absl::Status makeDirectories(const std::string& path);
+absl::Status syncFile(const std::string& path);
 absl::Status syncDirectory(const std::string& path);
 bool pathExists(const std::string& path);
 

@@ -242,11 +242,11 @@ absl::StatusOr<NpyWriter> NpyWriter::create(const std::string& path, DType dtype
 
 absl::Status NpyWriter::write(const void* data, size_t bytes) { return file_.write(data, bytes); }
 
-absl::Status NpyWriter::commit() {
+absl::Status NpyWriter::commit(Durability durability) {
   if (file_.bytesWritten() != expectedBytes_) {
     return absl::InternalError(absl::StrCat(path_, ": wrote ", file_.bytesWritten(), " bytes of ", expectedBytes_));
   }
-  return file_.commit();
+  return file_.commit(durability);
 }
 
 }  // namespace farhop

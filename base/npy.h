@@ -97,7 +97,7 @@ class NpyWriter {
 
   absl::Status write(const void* data, size_t bytes);
   // Fails when fewer or more bytes were written than the shape says.
-  absl::Status commit();
+  absl::Status commit(Durability durability = Durability::kSynced);
   // XXH3-64 over the whole file, header included; call after the last write.
   uint64_t checksum() const { return file_.checksum(); }
   uint64_t fileBytes() const { return file_.bytesWritten(); }

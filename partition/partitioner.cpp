@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "partition/metis_graph.h"
+#include "partition/termination_guard.h"
 
 namespace farhop::partition {
 namespace {
@@ -78,6 +79,7 @@ absl::StatusOr<std::vector<idx_t>> runMetis(MetisGraph& graph, const PartitionOp
   settings[METIS_OPTION_SEED] = static_cast<idx_t>(mix64(options.seed) & 0x3FFFFFFF);
   std::vector<idx_t> partition(static_cast<size_t>(nodes));
   idx_t cut = 0;
+  const TerminationGuard guard;
   const int code = METIS_PartGraphKway(&nodes, &constraints, graph.indptr.data(), graph.neighbors.data(),
                                        graph.nodeWeights.data(), nullptr, graph.edgeWeights.data(), &parts,
                                        nullptr, imbalance.data(), settings.data(), &cut, partition.data());

@@ -70,7 +70,8 @@ absl::Status checkReplaceable(const std::string& directory, bool force) {
 absl::Status syncTree(const std::string& root) {
   std::error_code error;
   for (fs::recursive_directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
-    if (it->is_directory()) FARHOP_RETURN_IF_ERROR(syncDirectory(it->path().string()));
+    const std::string path = it->path().string();
+    FARHOP_RETURN_IF_ERROR(it->is_directory() ? syncDirectory(path) : syncFile(path));
   }
   if (error) return errnoStatus(absl::StrCat("reading ", root), error.value());
   return syncDirectory(root);
@@ -111,8 +112,9 @@ StagedDirectory::~StagedDirectory() {
   if (!temporary_.empty()) removeTree(temporary_);
 }
 
+absl::Status StagedDirectory::sync() const { return syncTree(temporary_); }
+
 absl::Status StagedDirectory::commit() {
-  FARHOP_RETURN_IF_ERROR(syncTree(temporary_));
   FARHOP_RETURN_IF_ERROR(checkReplaceable(final_, force_));
   const std::string parent = splitPathName(final_).first;
   // A rename onto a missing or empty directory is atomic.

@@ -23,7 +23,10 @@ class StagedDirectory {
 
   // Where to write.
   const std::string& path() const { return temporary_; }
-  // Syncs every directory inside and renames. Files must have been synced by their writers.
+  // Syncs every file and directory inside: cheap for files whose writing was started long ago
+  // (Durability::kStarted), so that a store of many small arrays does not wait for the disk once per array.
+  absl::Status sync() const;
+  // Renames. All that was written must have been synced, by its writer or by sync().
   absl::Status commit();
 
  private:

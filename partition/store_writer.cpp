@@ -20,8 +20,8 @@ constexpr size_t kChunkElements = size_t{1} << 16;
 class StoreWriter {
  public:
   StoreWriter(const Dataset& dataset, const PartitionAssignment& assignment,
-              const StoreWriterOptions& options, std::string root)
-      : dataset_(dataset), assignment_(assignment), options_(options), root_(std::move(root)) {}
+              const StoreWriterOptions& options, const StagedDirectory& staged)
+      : dataset_(dataset), assignment_(assignment), options_(options), staged_(staged), root_(staged.path()) {}
 
   absl::Status write() {
     FARHOP_RETURN_IF_ERROR(describe());
@@ -33,6 +33,8 @@ class StoreWriter {
       FARHOP_RETURN_IF_ERROR(writeRelation(static_cast<int>(r)));
     FARHOP_RETURN_IF_ERROR(countHaloNodes());
     FARHOP_RETURN_IF_ERROR(checkManifest(manifest_));
+    // graph.json makes a directory a store: it comes when all else is on the disk.
+    FARHOP_RETURN_IF_ERROR(staged_.sync());
     return writeFileAtomically(absl::StrCat(root_, "/", kManifestFile), formatManifest(manifest_));
   }
 
@@ -96,7 +98,7 @@ class StoreWriter {
     FARHOP_RETURN_IF_ERROR(makeDirectories(full.substr(0, full.rfind('/'))));
     FARHOP_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::create(full, dtype, std::move(shape)));
     FARHOP_RETURN_IF_ERROR(fill(writer));
-    FARHOP_RETURN_IF_ERROR(writer.commit());
+    FARHOP_RETURN_IF_ERROR(writer.commit(Durability::kStarted));
     manifest_.files[path] = {writer.fileBytes(), writer.checksum()};
     return absl::OkStatus();
   }
@@ -256,6 +258,7 @@ class StoreWriter {
   const Dataset& dataset_;
   const PartitionAssignment& assignment_;
   const StoreWriterOptions& options_;
+  const StagedDirectory& staged_;
   const std::string root_;
   Manifest manifest_;
   PartitionBook book_;
@@ -269,7 +272,7 @@ absl::Status writeStore(const Dataset& dataset, const PartitionAssignment& assig
   FARHOP_RETURN_IF_ERROR(checkDataset(dataset));
   FARHOP_RETURN_IF_ERROR(checkAssignment(dataset, assignment));
   FARHOP_ASSIGN_OR_RETURN(StagedDirectory staged, StagedDirectory::create(options.directory, options.force));
-  FARHOP_RETURN_IF_ERROR(StoreWriter(dataset, assignment, options, staged.path()).write());
+  FARHOP_RETURN_IF_ERROR(StoreWriter(dataset, assignment, options, staged).write());
   return staged.commit();
 }
 
