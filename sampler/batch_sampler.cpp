@@ -40,7 +40,8 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
   std::unique_ptr<SampledBatch> batch = memory ? std::move(memory) : std::make_unique<SampledBatch>();
   numberSeeds(request, workspace, batch.get());
   for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
-    bucketFrontier(workspace);
+    const absl::Status bucketed = bucketFrontier(workspace);
+    if (!bucketed.ok()) co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(bucketed);
     planExchanges(*batch, hop, workspace);
     ReplyGroup replies(executor_);
     for (Exchange& exchange : workspace->exchanges_) {
@@ -82,19 +83,26 @@ void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work
   for (SampledRelation& relation : batch->relations) relation.indptr.push_back(0);
 }
 
-void BatchSampler::bucketFrontier(BatchWorkspace* work) const {
+absl::Status BatchSampler::bucketFrontier(BatchWorkspace* work) const {
   const partition::PartitionBook& book = graph_->book();
   for (size_t type = 0; type < work->frontiers_.size(); ++type) {
     Frontier& frontier = work->frontiers_[type];
     for (std::vector<uint32_t>& rows : frontier.rows) rows.clear();
     frontier.partitionOfRow.clear();
     const PodVector<uint64_t>& nodes = work->numbering_[type].nodes();
+    const uint64_t known = book.numNodes(static_cast<int>(type));
     for (uint32_t number = frontier.first; number < frontier.last; ++number) {
+      if (nodes[number] >= known) {
+        return absl::DataLossError(absl::StrCat(
+            graph_->store().directory(), ": gid ", nodes[number], " of node type '", graph_->schema().nodeTypes[type].name,
+            "' does not exist; check the store with farhop inspect --verify"));
+      }
       const int owner = book.partitionOf(static_cast<int>(type), nodes[number]);
       frontier.partitionOfRow.push_back(static_cast<uint16_t>(owner));
       frontier.rows[owner].push_back(static_cast<uint32_t>(nodes[number] - book.begin(static_cast<int>(type), owner)));
     }
   }
+  return absl::OkStatus();
 }
 
 void BatchSampler::planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const {

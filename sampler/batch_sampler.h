@@ -84,7 +84,8 @@ class BatchSampler {
   using Exchange = BatchWorkspace::Exchange;
 
   void numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const;
-  void bucketFrontier(BatchWorkspace* work) const;
+  // DataLoss when a gid lies outside its type: a damaged store that nobody has verified.
+  absl::Status bucketFrontier(BatchWorkspace* work) const;
   // Fills work->exchanges_, one per machine that owns rows some relation draws from.
   void planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
   void drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;

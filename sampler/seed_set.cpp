@@ -22,6 +22,15 @@ SeedSet fromGids(const PartitionedGraph& graph, std::vector<uint64_t> gids, int 
   return set;
 }
 
+// The id map may be damaged where nobody has verified the store.
+absl::Status checkGids(const PartitionedGraph& graph, const std::vector<uint64_t>& gids, int nodeType) {
+  const uint64_t known = graph.book().numNodes(nodeType);
+  if (std::all_of(gids.begin(), gids.end(), [known](uint64_t gid) { return gid < known; })) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(graph.store().directory(), ": the id map of node type '",
+                                          graph.schema().nodeTypes[nodeType].name,
+                                          "' is damaged; check the store with farhop inspect --verify"));
+}
+
 // Several partitions of one machine: merged into the order of their original ids, which no partitioning
 // changes.
 absl::StatusOr<SeedSet> ownedSplit(const PartitionedGraph& graph, const partition::SplitInfo& split) {
@@ -56,6 +65,7 @@ absl::StatusOr<SeedSet> seedSetOfSplit(const PartitionedGraph& graph, const std:
       std::vector<uint64_t> gids;
       gids.reserve(originalIds.size());
       for (uint64_t id : originalIds) gids.push_back(gidOf[id]);
+      FARHOP_RETURN_IF_ERROR(checkGids(graph, gids, nodeType));
       set = fromGids(graph, std::move(gids), nodeType, deal);
     }
     set.name = name;
@@ -75,6 +85,7 @@ absl::StatusOr<SeedSet> seedSetOfIds(const PartitionedGraph& graph, const std::v
     }
     gids.push_back(gidOf[static_cast<uint64_t>(id)]);
   }
+  FARHOP_RETURN_IF_ERROR(checkGids(graph, gids, nodeType));
   SeedSet set = fromGids(graph, std::move(gids), nodeType, deal);
   set.name = "seeds";
   return set;
