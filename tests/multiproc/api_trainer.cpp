@@ -63,6 +63,17 @@ void runEpoch(farhop::Runtime& runtime, const farhop::Graph& graph, const std::s
   }
 }
 
+// Seeds' features plus the mean of their sampled neighbours'.
+torch::Tensor neighborhood(const farhop::Graph& graph, const farhop::Batch& batch) {
+  const farhop::Block block = batch.block(batch.numBlocks() - 1);
+  const torch::Tensor x = batch.feature("x").pull();
+  torch::Tensor sum = x.narrow(0, 0, block.numDst());
+  for (const std::string& relation : graph.relations()) {
+    sum = sum + std::get<0>(torch::embedding_bag(x, block.indices(relation), block.indptr(relation), false, 1, false, {}, true));
+  }
+  return sum.index_select(0, batch.seedIndex());
+}
+
 void runTraining(farhop::Runtime& runtime, const farhop::Graph& graph, const std::string& directory) {
   torch::manual_seed(runtime.worldRank());  // on purpose different: broadcast makes them equal
   torch::nn::Sequential model(torch::nn::Linear(4, 32), torch::nn::ReLU(), torch::nn::Linear(32, 7));
@@ -76,7 +87,7 @@ void runTraining(farhop::Runtime& runtime, const farhop::Graph& graph, const std
     for (int epoch = 0; epoch < 2; ++epoch) {
       for (farhop::Batch& batch : loader.epoch(epoch)) {
         optimizer.zero_grad();
-        torch::cross_entropy_loss(model->forward(batch.seedFeature("x").pull()), batch.seedFeature("label").pull()).backward();
+        torch::cross_entropy_loss(model->forward(neighborhood(graph, batch)), batch.seedFeature("label").pull()).backward();
         runtime.averageGradients(parameters);
         optimizer.step();
       }

@@ -230,6 +230,20 @@ TEST(Exchange, SendsNothing_WhenNoRelationDrawsOrNoNodeIsRemote) {
   EXPECT_EQ(cluster.machine(0).metrics->neighborMessages.value(), 1);  // one message per hop and machine
 }
 
+TEST(Exchange, AsksOnlyMachinesThatOwnAPartOfTheFrontier) {
+  FixtureOptions fixture;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 5, directory / "store");
+  SamplingCluster cluster(directory / "store", 5, rpc::TransportKind::kInProcess);
+  const auto options = samplingOptions(cluster.store().schema(), {4});
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const int owner = cluster.store().book().partitionOf(0, cluster.gid(0, seed));
+    const double before = cluster.machine(0).metrics->neighborMessages.value();
+    cluster.sampleEpoch(0, 0, {seed}, 1, 0, options, {1, 1});
+    EXPECT_EQ(cluster.machine(0).metrics->neighborMessages.value() - before, owner == 0 ? 0 : 1) << "seed " << seed;
+  }
+}
+
 TEST(Features, OfNodesThatAreNotPulled_AreNeverRead) {
   FixtureOptions fixture;
   TemporaryDirectory directory;
