@@ -40,6 +40,7 @@ Session::Session(const LaunchContract& contract, const SessionOptions& options)
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::start(const LaunchContract& contract, const SessionOptions& options) {
+  FARHOP_RETURN_IF_ERROR(checkContract(contract));
   initLogging(absl::StrCat("m", contract.machine, " p", contract.proc));
   ignoreBrokenPipes();
   std::unique_ptr<Session> session(new Session(contract, options));

@@ -118,6 +118,16 @@ TEST(Session, ListensOnTheMastersPort_WhenNoSocketIsHandedOver) {
   for (const ChildResult& result : group.wait(kPatience)) EXPECT_EQ(result.text, "OK");
 }
 
+TEST(Session, RefusesAContractThatCannotWork_AtOnce) {
+  LaunchContract contract;
+  contract.procsPerMachine = 0;
+  EXPECT_THAT(describeFailure(Session::start(contract, quickOptions()).status()),
+              ::testing::AllOf(HasSubstr("INVALID_ARGUMENT"), HasSubstr("procsPerMachine is 0")));
+  contract.procsPerMachine = 2;
+  contract.proc = 7;
+  EXPECT_THAT(describeFailure(Session::start(contract, quickOptions()).status()), HasSubstr("proc is 7"));
+}
+
 TEST(Session, RefusesAWrongToken) {
   SessionJob job(2, 1, "session-token");
   ProcessGroup group(2, [&](int rank) -> std::string {
