@@ -8,6 +8,7 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/memory_info.h"
+#include "rpc/stages.h"
 #include "runtime/start_gate.h"
 #include "runtime/topology.h"
 
@@ -73,10 +74,13 @@ absl::Status Session::run(Deadline deadline) {
   closer_ = std::thread([this] { closeAfterFailure(); });
   mark(&StageTimes::channelSeconds);
 
+  // Before the gate, so that a process that dies behind it is missed by its group as well.
+  FARHOP_RETURN_IF_ERROR(group_->meet(deadline));
   StartGateOptions gate;
   gate.memoryEstimateBytes = options_.memoryEstimateBytes;
   FARHOP_RETURN_IF_ERROR(passStartGate(contract_, *channel_, monitor_, gate, deadline));
   mark(&StageTimes::gateSeconds);
+  rpc::reachStage("gate/passed");
   FARHOP_RETURN_IF_ERROR(group_->join(deadline));
   mark(&StageTimes::readySeconds);
   channel_->announceReady();
@@ -158,7 +162,9 @@ absl::Status Session::leave(Deadline deadline) {
 absl::Status Session::farewell(Deadline deadline) {
   // Everyone is done first: a process that still trains may ask anybody anything.
   FARHOP_RETURN_IF_ERROR(collectives_->barrierJob(deadline));
+  rpc::reachStage("leave/barrier");
   FARHOP_RETURN_IF_ERROR(group_->farewell(deadline));
+  rpc::reachStage("leave/group");
   return channel_->leave(deadline);
 }
 
