@@ -351,6 +351,11 @@ absl::Status LocalChannel::leave(Deadline deadline) {
   lock.lock();
   changed_.wait_until(lock, deadline.at(), [&] { return everyoneGone() || monitor_->failed(); });
   absl::Status result = monitor_->status();
+  // What the thread has applied but the monitor is only about to hear of.
+  if (result.ok() && !losses_.empty()) result = failureOf(losses_.front());
+  for (size_t proc = 0; result.ok() && proc < members_.size(); ++proc) {
+    if (members_[proc].dead) result = deathOf(static_cast<int>(proc));
+  }
   if (result.ok() && !everyoneGone()) {
     std::string missing;
     for (size_t proc = 0; proc < members_.size(); ++proc) {

@@ -152,6 +152,9 @@ absl::Status Session::leave(Deadline deadline) {
   if (closed_) return absl::FailedPreconditionError("the session has been left before");
   mark(&StageTimes::leavingSeconds);
   absl::Status status = monitor_.failed() ? monitor_.status() : farewell(deadline);
+  // Whoever waits here may see a loss before the monitor has heard of it; the others are to hear of it in any case.
+  // That somebody is late is no loss.
+  if (!status.ok() && !absl::IsDeadlineExceeded(status)) monitor_.record(status);
   // What has failed meanwhile explains the rest.
   if (const absl::Status failure = monitor_.status(); !failure.ok()) status = failure;
   close(status.ok() ? absl::CancelledError("this process has left") : status);

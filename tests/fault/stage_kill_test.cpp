@@ -43,7 +43,6 @@ std::vector<Case> startCases() {
   return {
       // The hub of a machine, and master of group 0, before it has looked at anybody.
       {"HubOfMachine0", 0, "channel/open", {{1, "channel/hello"}}, Address::kNotYet},
-      {"HubOfMachine1", 2, "channel/open", {{3, "channel/hello"}, {0, "group/met"}, {1, "group/met"}}, Address::kNotYet},
       {"ClientAtHello", 3, "channel/hello", {{2, "group/met"}, {0, "group/met"}, {1, "group/met"}}, Address::kNotYet},
       {"MasterBeforeItsStore", 0, "group/store", {{2, "store/connected"}, {1, "group/met"}, {3, "group/met"}}, Address::kNotYet},
       {"MasterOfGroup1BeforeItsStore", 1, "group/store", {{3, "store/connected"}, {0, "group/met"}, {2, "group/met"}},
@@ -65,8 +64,8 @@ std::vector<Case> startCases() {
       {"MasterMeshConnecting", 0, "mesh/connecting", {{2, "mesh/connecting"}, {1, "group/met"}, {3, "group/met"}}, Address::kKnown},
       {"MemberMeshIdentify", 2, "mesh/identify", {{0, "mesh/identify"}, {1, "group/met"}, {3, "group/met"}}, Address::kKnown},
       // Gloo's mesh of the machine.
-      {"HubMachineMesh", 0, "machine mesh", {}, Address::kKnown},
-      {"ClientMachineMesh", 3, "machine mesh", {}, Address::kKnown},
+      {"HubMachineMesh", 0, "machine/connecting", {{1, "machine/listening"}, {3, "machine/listening"}}, Address::kKnown},
+      {"ClientMachineMesh", 3, "machine/identify", {{2, "machine/connecting"}}, Address::kKnown},
   };
 }
 
@@ -96,10 +95,7 @@ class StageKill : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(StageKill, DuringTheStart_EndsTheOthersByName) {
-  Case c = GetParam();
-  // The machine's mesh comes after the group's: its stages are those that come once all are ready.
-  const bool machineMesh = std::string(c.stage) == "machine mesh";
-  if (machineMesh) c.stage = "machine/connecting";
+  const Case& c = GetParam();
   SessionJob job(2, 2, "stage-start");
   ProcessGroup group(4, [&](int rank) -> std::string {
     SessionJob::reportStages(rank == c.victim ? c.stage : "");
@@ -113,6 +109,25 @@ TEST_P(StageKill, DuringTheStart_EndsTheOthersByName) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, StageKill, ::testing::ValuesIn(startCases()),
                          [](const auto& instance) { return std::string(instance.param.name); });
+
+// Its machine's other process knows; but no process of that machine has been in touch with another machine yet.
+TEST(StageKillOfAHub, BeforeItsMachineHasMetAnybody_IsKnownOnItsMachineAlone) {
+  SessionJob job(2, 2, "stage-hub");
+  ProcessGroup group(4, [&](int rank) -> std::string {
+    SessionJob::reportStages(rank == 2 ? "channel/open" : "");
+    SessionOptions options = quickOptions();
+    options.startTimeout = milliseconds(3'000);
+    return describeFailure(Session::start(job.contract(rank), options).status());
+  });
+  job.releasePorts();
+  ASSERT_TRUE(group.awaitLine(2, "at channel/open", kPatience));
+  ASSERT_TRUE(group.awaitLine(3, "at channel/hello", kPatience));
+  group.kill(2, SIGKILL);
+  const std::vector<ChildResult> results = group.wait(milliseconds(10'000));
+  EXPECT_THAT(results[3].text, ::testing::StartsWith("machine 1 process 0 | UNAVAILABLE"));
+  for (size_t rank : {0, 1}) EXPECT_THAT(results[rank].text, ::testing::HasSubstr("DEADLINE_EXCEEDED"));
+  EXPECT_EQ(job.leftovers(), "");
+}
 
 class LeaveKill : public StageKill {};
 
