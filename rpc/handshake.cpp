@@ -241,7 +241,10 @@ void Handshakes::acceptNext() {
         std::lock_guard lock(self->mutex_);
         ended = self->ended_;
       }
-      if (!ended) self->fatal(annotate(pipe.status(), "the listener failed"));
+      if (!ended) {
+        self->fatal(annotate(pipe.status(), "the listener failed, probably because a stranger connected to it while it "
+                                            "was open, such as a port scan; start the job again"));
+      }
       return;
     }
     self->answer(*pipe);

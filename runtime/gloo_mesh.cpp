@@ -91,7 +91,10 @@ absl::Status GlooMesh::connectPair(int other, const std::string& address, Deadli
   try {
     context_->getPair(other)->connect(std::vector<char>(address.begin(), address.end()));
   } catch (const std::exception& error) {
-    return broken(other, "connecting to", error.what(), deadline);
+    return broken(other, "connecting to",
+                  absl::StrCat(error.what(), " (it has died, or a stranger took its place at the open port, such as a "
+                                             "port scan; start the job again)"),
+                  deadline);
   }
   std::lock_guard lock(mutex_);
   if (interrupted_) return absl::CancelledError(absl::StrCat(name(), ": connecting was interrupted"));

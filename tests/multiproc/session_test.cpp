@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "rpc/stages.h"
+#include "tests/open_ports.h"
 #include "tests/process_group.h"
 #include "tests/session_job.h"
 
@@ -120,6 +121,38 @@ TEST(Session, ListensOnTheMastersPort_WhenNoSocketIsHandedOver) {
   for (const ChildResult& result : group.wait(kPatience)) EXPECT_EQ(result.text, "OK");
 }
 
+TEST(Session, ConnectsAProcessOnlyToItsGroupAndItsMachine) {
+  SessionJob job(3, 2, "session-peers");
+  ProcessGroup group(job.worldSize(), [&](int rank) -> std::string {
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::start(job.contract(rank), quickOptions());
+    if (!session.ok()) return describeFailure(session.status());
+    ProcessGroup::signalLine("ready");
+    (void)(*session)->failure().waitFor(soon());
+    return "ended";
+  });
+  job.releasePorts();
+  std::vector<int> pids;
+  for (int rank = 0; rank < job.worldSize(); ++rank) {
+    ASSERT_TRUE(group.awaitLine(rank, "ready", kPatience));
+    pids.push_back(group.pid(rank));
+  }
+  const auto counts = farhop::testing::connectionsBetween(pids);
+  for (int a = 0; a < job.worldSize(); ++a) {
+    for (int b = 0; b < job.worldSize(); ++b) {
+      if (a == b) continue;
+      const int count = counts[static_cast<size_t>(a)][static_cast<size_t>(b)];
+      if (job.procOf(a) == job.procOf(b)) {
+        // TensorPipe's pipe (a connection or more), and one of Gloo's.
+        EXPECT_GE(count, 2) << a << " and " << b << " of one group";
+      } else if (job.machineOf(a) == job.machineOf(b)) {
+        EXPECT_EQ(count, 1) << a << " and " << b << " of one machine: Gloo's mesh alone";
+      } else {
+        EXPECT_EQ(count, 0) << a << " and " << b << " have nothing in common";
+      }
+    }
+  }
+}
+
 TEST(Session, RefusesAContractThatCannotWork_AtOnce) {
   LaunchContract contract;
   contract.procsPerMachine = 0;
@@ -143,7 +176,7 @@ TEST(Session, RefusesAWrongToken) {
   const std::vector<ChildResult> results = group.wait(kPatience);
   EXPECT_THAT(results[1].text, HasSubstr("PERMISSION_DENIED"));
   EXPECT_THAT(results[1].text, HasSubstr("token"));
-  EXPECT_THAT(results[0].text, HasSubstr("DEADLINE_EXCEEDED"));
+  EXPECT_THAT(results[0].text, HasSubstr("DEADLINE_EXCEEDED"));  // a stranger must not end a start
 }
 
 // The hook runs on the thread that would look up the master's name: it stays there, as a resolver might.
