@@ -36,13 +36,16 @@ struct Case {
   // Who must have come how far before the kill, so that the others' state does not depend on luck.
   std::vector<std::pair<int, const char*>> before;
   Address address;
+  // What some of the others name instead, where they cannot know better.
+  const char* otherwise = nullptr;
 };
 
 // Ranks of 2 machines with 2 processes: 0 and 1 on machine 0, 2 and 3 on machine 1; groups {0, 2} and {1, 3}.
 std::vector<Case> startCases() {
   return {
-      // The hub of a machine, and master of group 0, before it has looked at anybody.
-      {"HubOfMachine0", 0, "channel/open", {{1, "channel/hello"}}, Address::kNotYet},
+      // The hub of a machine, and master of group 0, before it has looked at anybody. Process 1 ends with it, having
+      // met nobody whom it could tell why; machine 1 sees both masters' ports refuse, and names the one it saw first.
+      {"HubOfMachine0", 0, "channel/open", {{1, "channel/hello"}}, Address::kNotYet, "machine 0 process 1"},
       {"ClientAtHello", 3, "channel/hello", {{2, "group/met"}, {0, "group/met"}, {1, "group/met"}}, Address::kNotYet},
       {"MasterBeforeItsStore", 0, "group/store", {{2, "store/connected"}, {1, "group/met"}, {3, "group/met"}}, Address::kNotYet},
       {"MasterOfGroup1BeforeItsStore", 1, "group/store", {{3, "store/connected"}, {0, "group/met"}, {2, "group/met"}},
@@ -87,6 +90,10 @@ class StageKill : public ::testing::TestWithParam<Case> {
       EXPECT_EQ(result.signal, 0) << "rank " << rank;
       const bool done = std::count(mayBeDone.begin(), mayBeDone.end(), rank) > 0 && result.text == "OK";
       if (done) continue;
+      if (c.otherwise != nullptr && job.machineOf(rank) != job.machineOf(c.victim) &&
+          result.text.rfind(c.otherwise, 0) == 0) {
+        continue;
+      }
       EXPECT_THAT(result.text, ::testing::StartsWith(absl::StrCat(name, c.address == Address::kKnown ? " (127.0.0.1:" : "")))
           << "rank " << rank;
     }
