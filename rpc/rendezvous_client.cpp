@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -47,17 +46,17 @@ class Reachability {
   bool wasUp() const { return wasUp_; }
   void noteConnection() {
     wasUp_ = true;
-    refusedSince_.reset();
+    refusedSince_ = Clock::time_point::max();
   }
   // Asked after a refusal.
   bool isGone() {
-    if (!refusedSince_) refusedSince_ = Clock::now();
-    return Clock::now() - *refusedSince_ >= kGoneAfter;
+    if (refusedSince_ == Clock::time_point::max()) refusedSince_ = Clock::now();
+    return Clock::now() - refusedSince_ >= kGoneAfter;
   }
 
  private:
   bool wasUp_ = false;
-  std::optional<Clock::time_point> refusedSince_;
+  Clock::time_point refusedSince_ = Clock::time_point::max();
 };
 
 absl::Status storeIsGone(const HostPort& address, int proc, const absl::Status& refusal) {
