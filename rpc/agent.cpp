@@ -7,6 +7,7 @@
 #include "rpc/agent_core.h"
 #include "rpc/handshake.h"
 #include "rpc/peer_link.h"
+#include "rpc/stages.h"
 #include "rpc/transport.h"
 
 namespace farhop::rpc {
@@ -183,6 +184,7 @@ absl::Status AgentImpl::farewell(Deadline deadline) {
   for (const auto& link : all) {
     if (link != nullptr) link->beginFarewell();
   }
+  reachStage("leave/said");
   std::unique_lock lock(core_->mutex);
   for (;;) {
     const uint64_t seen = core_->progress;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "rpc/byte_codec.h"
+#include "rpc/stages.h"
 
 namespace farhop::rpc {
 namespace {
@@ -78,6 +79,7 @@ Handshakes::Handshakes(std::shared_ptr<AgentCore> core, Transport* transport,
       transport_(transport),
       links_(std::move(links)),
       addresses_(std::move(addresses)),
+      refusals_(absl::StrCat("the agent on ", addresses_[static_cast<size_t>(core_->options.rank)])),
       peers_(links_.size()) {
   peers_[static_cast<size_t>(core_->options.rank)].state = State::kUp;
 }
@@ -182,6 +184,7 @@ void Handshakes::dial(int rank) {
     std::lock_guard lock(mutex_);
     pending_.push_back(pipe);
   }
+  reachStage("agent/dial");
   // A failed write shows as a failed read, too.
   pipe->write(oneFrame(helloFrame(core_->options, 0)), [pipe](const absl::Status&) {});
   pipe->readDescriptor([self = shared_from_this(), rank, pipe](absl::StatusOr<MessageDescriptor> descriptor) {
@@ -238,7 +241,10 @@ void Handshakes::acceptNext() {
         std::lock_guard lock(self->mutex_);
         ended = self->ended_;
       }
-      if (!ended) self->fatal(annotate(pipe.status(), "the listener failed"));
+      if (!ended) {
+        self->fatal(annotate(pipe.status(), "the listener failed, probably because a stranger connected to it while it "
+                                            "was open, such as a port scan; start the job again"));
+      }
       return;
     }
     self->answer(*pipe);
@@ -259,7 +265,8 @@ void Handshakes::answer(const std::shared_ptr<Pipe>& pipe) {
   }
   pipe->readDescriptor([self = shared_from_this(), pipe](absl::StatusOr<MessageDescriptor> descriptor) {
     std::optional<Hello> hello;
-    const Frame frame = self->judge(descriptor, &hello);
+    bool member = false;
+    const Frame frame = self->judge(descriptor, &hello, &member);
     {
       std::lock_guard lock(self->mutex_);
       --self->answering_;
@@ -271,11 +278,15 @@ void Handshakes::answer(const std::shared_ptr<Pipe>& pipe) {
     self->reject(pipe, frame);
     const absl::Status status = decodeStatus(frame.code, frame.tail);
     if (absl::IsAlreadyExists(status)) return;
+    // TensorPipe does not tell where it called from.
+    self->refusals_.note({}, status);
+    if (!member) return;
     self->fatal(absl::Status(status.code(), absl::StrCat("a process that dialled this one was refused: ", status.message())));
   });
 }
 
-Frame Handshakes::judge(const absl::StatusOr<MessageDescriptor>& descriptor, std::optional<Hello>* welcome) {
+Frame Handshakes::judge(const absl::StatusOr<MessageDescriptor>& descriptor, std::optional<Hello>* welcome,
+                        bool* member) {
   Frame silent;
   const absl::StatusOr<Frame> frame = helloOf(descriptor);
   absl::StatusOr<Hello> hello = frame.ok() ? decodeHello(frame->tail) : frame.status();
@@ -283,6 +294,7 @@ Frame Handshakes::judge(const absl::StatusOr<MessageDescriptor>& descriptor, std
   if (!hello.ok() && !absl::IsFailedPrecondition(status)) return silent;
   if (hello.ok()) {
     status = checkHello(core_->options, *hello);
+    *member = !absl::IsPermissionDenied(status);
     if (status.ok() && (hello->rank <= core_->options.rank || hello->rank >= core_->options.size)) {
       status = absl::FailedPreconditionError(
           absl::StrCat("rank ", hello->rank, " does not dial rank ", core_->options.rank));
@@ -298,7 +310,10 @@ Frame Handshakes::judge(const absl::StatusOr<MessageDescriptor>& descriptor, std
       }
       status = absl::AlreadyExistsError(absl::StrCat("rank ", hello->rank, " is connected already"));
     } else {
-      status = absl::Status(status.code(), absl::StrCat("rank ", hello->rank, ": ", status.message()));
+      const bool known = hello->rank >= 0 && hello->rank < core_->options.size;
+      const std::string name =
+          known ? absl::StrCat(" (", describePeer(core_->options.peers[static_cast<size_t>(hello->rank)]), ")") : "";
+      status = absl::Status(status.code(), absl::StrCat("rank ", hello->rank, name, ": ", status.message()));
     }
   }
   Frame rejection;
@@ -310,6 +325,7 @@ Frame Handshakes::judge(const absl::StatusOr<MessageDescriptor>& descriptor, std
 }
 
 void Handshakes::welcome(const std::shared_ptr<Pipe>& pipe, const Hello& hello) {
+  reachStage("agent/welcome");
   pipe->read({}, [self = shared_from_this(), pipe, hello](const absl::Status& read) {
     if (!read.ok()) return self->dialFailed(hello.rank, pipe, read);
     pipe->write(oneFrame(helloFrame(self->core_->options, kFlagWelcome)),

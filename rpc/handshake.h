@@ -1,8 +1,10 @@
 // How an agent's pipes come about: it dials the lower ranks and is dialled by the higher ones, and both sides
 // of each pipe say hello before anything else.
 //
-// A hello that names another job, token, version or group size is answered with a rejection that says which;
-// connect() then fails on both sides. Connections that break before their hellos are done are tried again
+// A hello that names another job, token, version or group size is answered with a rejection that says which, and
+// connect() fails on the dialling side, which got the address from its group. The side that is dialled cannot know
+// a stranger from a group member with a wrong token: it says in the log whom it refused and waits on. A group
+// size or rank that differs comes from a process with the right token, and fails both. Connections that break before their hellos are done are tried again
 // until the deadline.
 #pragma once
 
@@ -14,6 +16,7 @@
 
 #include "rpc/agent_core.h"
 #include "rpc/peer_link.h"
+#include "rpc/refusal_log.h"
 #include "rpc/transport.h"
 
 namespace farhop::rpc {
@@ -47,7 +50,8 @@ class Handshakes : public std::enable_shared_from_this<Handshakes> {
   void acceptNext();
   void answer(const std::shared_ptr<Pipe>& pipe);
   // Judges what the other side said first; the reply's frame, and the hello where it is welcome.
-  Frame judge(const absl::StatusOr<MessageDescriptor>& descriptor, std::optional<Hello>* welcome);
+  // `member`: it knew the token, so that a refusal concerns the whole group.
+  Frame judge(const absl::StatusOr<MessageDescriptor>& descriptor, std::optional<Hello>* welcome, bool* member);
   void welcome(const std::shared_ptr<Pipe>& pipe, const Hello& hello);
   void reject(const std::shared_ptr<Pipe>& pipe, Frame frame);
 
@@ -64,6 +68,7 @@ class Handshakes : public std::enable_shared_from_this<Handshakes> {
   Transport* const transport_;
   const std::vector<std::shared_ptr<PeerLink>> links_;  // by rank; null for the own
   const std::vector<std::string> addresses_;
+  RefusalLog refusals_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

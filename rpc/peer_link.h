@@ -113,7 +113,7 @@ class PeerLink : public std::enable_shared_from_this<PeerLink> {
   void enqueueControl(FrameKind kind, uint8_t flags);   // under mutex_
   absl::Status admissionError(size_t bytes, size_t arrays) const;  // under mutex_
 
-  // Ending calls (peer_link.cpp).
+  // Ending calls (peer_link_end.cpp).
   void settle(const CallPointer& call, absl::Status outcome, Finished* finished);  // under mutex_
   void finishIfFree(const CallPointer& call, Finished* finished);                  // under mutex_
   void forget(const CallPointer& call);                                            // under mutex_

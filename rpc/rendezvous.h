@@ -48,7 +48,8 @@ class StoreServer {
 // farewell(), it fails the store for the others. Errors that concern a lost process carry it: peerOf(status).
 class StoreClient {
  public:
-  // Retries while the master is not up, until the deadline. PermissionDenied for a wrong token or job,
+  // Retries while the master is not up, until the deadline; Unavailable, naming it, when it was up and has been
+  // refusing connections for a second since. PermissionDenied for a wrong token or job,
   // FailedPrecondition for another protocol version, NotFound when the host does not resolve.
   static absl::StatusOr<std::unique_ptr<StoreClient>> connect(const HostPort& master, const std::string& jobId,
                                                               const std::string& token, const PeerName& self,

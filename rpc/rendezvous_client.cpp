@@ -10,12 +10,16 @@
 #include "rpc/byte_codec.h"
 #include "rpc/rendezvous.h"
 #include "rpc/rendezvous_protocol.h"
+#include "rpc/stages.h"
 
 namespace farhop::rpc {
 namespace {
 
 // The server answers at the deadline; its answer may take this long to arrive.
 constexpr std::chrono::milliseconds kAnswerGrace{500};
+// How long a store that was there must refuse connections to be taken for dead, and how often it is tried.
+constexpr std::chrono::milliseconds kGoneAfter{1'000};
+constexpr std::chrono::milliseconds kGonePollInterval{50};
 constexpr size_t kMaxReplyBytes = size_t{256} << 20;
 
 std::string localHost(int fd) {
@@ -32,6 +36,35 @@ std::string localHost(int fd) {
 absl::Status notAStore(const HostPort& master) {
   return absl::FailedPreconditionError(absl::StrCat("what listens on ", master.text(),
                                                     " is not a Farhop rendezvous store; check the master's address and port"));
+}
+
+// Whether a store that could be reached once still can. Before that, a refused connection says nothing: the master
+// may not have started yet. Afterwards it says that its process has ended, for that never stops listening before
+// the group has met; a moment is allowed for a socket that is handed from one process to another.
+class Reachability {
+ public:
+  bool wasUp() const { return wasUp_; }
+  void noteConnection() {
+    wasUp_ = true;
+    refusedSince_ = Clock::time_point::max();
+  }
+  // Asked after a refusal.
+  bool isGone() {
+    if (refusedSince_ == Clock::time_point::max()) refusedSince_ = Clock::now();
+    return Clock::now() - refusedSince_ >= kGoneAfter;
+  }
+
+ private:
+  bool wasUp_ = false;
+  Clock::time_point refusedSince_ = Clock::time_point::max();
+};
+
+absl::Status storeIsGone(const HostPort& address, int proc, const absl::Status& refusal) {
+  const PeerName master{0, proc, address.text()};
+  return withPeer(absl::UnavailableError(absl::StrCat("lost ", describePeer(master),
+                                                      ": nothing listens there any more, so its process has ended (",
+                                                      refusal.message(), ")")),
+                  master);
 }
 
 // The body of one reply.
@@ -148,8 +181,20 @@ absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const HostPort
                                                                   const std::string& token, const PeerName& self,
                                                                   Deadline deadline) {
   const std::string hello = storeFrame(StoreOperation::kHello, encodeStoreHello({jobId, token, self.machine, self.proc}));
+  Reachability reachability;
+  reachStage("store/resolve");
   for (int pauseMs = 10;; pauseMs = std::min(pauseMs * 2, 200)) {
-    FARHOP_ASSIGN_OR_RETURN(FileDescriptor fd, connectTcp(master, deadline, true));
+    absl::StatusOr<FileDescriptor> connected = connectTcp(master, deadline, !reachability.wasUp());
+    if (!connected.ok()) {
+      if (!reachability.wasUp()) return connected.status();
+      if (!absl::IsUnavailable(connected.status()) || deadline.expired()) return connected.status();
+      if (reachability.isGone()) return storeIsGone(master, self.proc, connected.status());
+      std::this_thread::sleep_for(kGonePollInterval);
+      continue;
+    }
+    reachability.noteConnection();
+    reachStage("store/connected");
+    FileDescriptor fd = *std::move(connected);
     noticeSilence(fd.get());
     const absl::Status sent = sendAll(fd.get(), hello.data(), hello.size(), deadline);
     absl::StatusOr<std::string> body = std::string();

@@ -73,6 +73,7 @@ absl::Status Collectives::connectMachine(const MeshStore& store, Deadline deadli
   if (contract_.procsPerMachine == 1) return absl::OkStatus();
   GlooMeshOptions options;
   options.name = absl::StrCat("machine ", contract_.machine);
+  options.machine = true;
   options.rank = contract_.proc;
   for (int proc = 0; proc < contract_.procsPerMachine; ++proc) options.peers.push_back({contract_.machine, proc, ""});
   options.bindAddress = "127.0.0.1";

@@ -10,6 +10,7 @@
 #include <exception>
 
 #include "base/random.h"
+#include "rpc/stages.h"
 
 namespace farhop::runtime {
 namespace {
@@ -22,10 +23,17 @@ struct Identity {
 };
 constexpr uint64_t kMagic = 0x315F4853454D4846ULL;  // "FHMESH_1"
 
-
-std::string addressKey(const std::string& mesh, int rank) { return absl::StrCat("gloo/", mesh, "/", rank); }
+constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 30);
 
 }  // namespace
+
+std::chrono::milliseconds meshWait(Deadline deadline) {
+  const Clock::time_point now = Clock::now();
+  // In this order: the difference from a deadline at the clock's end does not fit.
+  if (deadline.at() <= now) return std::chrono::milliseconds(0);
+  if (deadline.at() > now + kLongestWait) return kLongestWait;
+  return std::chrono::ceil<std::chrono::milliseconds>(deadline.at() - now);
+}
 
 void ignoreBrokenPipes() {
   struct sigaction action {};
@@ -40,20 +48,21 @@ absl::Status GlooMesh::connect(const MeshStore& store, Deadline deadline) {
   if (size() == 1) return absl::OkStatus();
   ignoreBrokenPipes();
   FARHOP_RETURN_IF_ERROR(makePairs(deadline));
-  std::string own;
-  // Fixed-size records, one per rank, the own one empty: every pair has a port of its own.
-  for (int other = 0; other < size(); ++other) {
-    std::vector<char> bytes;
-    if (other != rank()) bytes = context_->getPair(other)->address().bytes();
-    bytes.resize(gloo::transport::Address::kMaxByteSize);
-    own.append(bytes.begin(), bytes.end());
-  }
-  FARHOP_RETURN_IF_ERROR(store.set(addressKey(name(), rank()), own, deadline));
+  rpc::reachStage(options_.machine ? "machine/listening" : "mesh/listening");
+  // Every pair has a port of its own, and each address is for one rank only: together they are as many as the
+  // pairs of ranks, too many to send to everyone.
   for (int other = 0; other < size(); ++other) {
     if (other == rank()) continue;
-    FARHOP_ASSIGN_OR_RETURN(const std::string addresses, store.get(addressKey(name(), other), deadline));
-    FARHOP_RETURN_IF_ERROR(connectPair(other, addresses, deadline));
+    const std::vector<char> bytes = context_->getPair(other)->address().bytes();
+    FARHOP_RETURN_IF_ERROR(store.set(addressKey(rank(), other), std::string(bytes.begin(), bytes.end()), deadline));
   }
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    FARHOP_ASSIGN_OR_RETURN(const std::string address, store.get(addressKey(other, rank()), deadline));
+    rpc::reachStage(options_.machine ? "machine/connecting" : "mesh/connecting");
+    FARHOP_RETURN_IF_ERROR(connectPair(other, address, deadline));
+  }
+  rpc::reachStage(options_.machine ? "machine/identify" : "mesh/identify");
   return identify(deadline);
 }
 
@@ -64,7 +73,7 @@ absl::Status GlooMesh::makePairs(Deadline deadline) {
     device_ = gloo::transport::tcp::CreateDevice(attributes);
     std::shared_ptr<gloo::transport::Context> context = device_->createContext(rank(), size());
     // Gloo waits five times this long for a connection.
-    context->setTimeout(std::chrono::milliseconds(deadline.remainingMs() / 5 + 1));
+    context->setTimeout(meshWait(deadline) / 5 + std::chrono::milliseconds(1));
     for (int other = 0; other < size(); ++other) {
       if (other != rank()) (void)context->createPair(other);
     }
@@ -78,19 +87,14 @@ absl::Status GlooMesh::makePairs(Deadline deadline) {
   }
 }
 
-absl::Status GlooMesh::connectPair(int other, const std::string& addresses, Deadline deadline) {
-  const size_t record = gloo::transport::Address::kMaxByteSize;
-  if (addresses.size() != record * static_cast<size_t>(size())) {
-    return absl::InternalError(absl::StrCat(name(), ": ", describePeer(peer(other)), " left an address list of ",
-                                            addresses.size(), " bytes, not ", record * static_cast<size_t>(size())));
-  }
-  const char* const begin = addresses.data() + record * static_cast<size_t>(rank());
+absl::Status GlooMesh::connectPair(int other, const std::string& address, Deadline deadline) {
   try {
-    // An address knows its own length; the own pair's is of the same family.
-    const size_t bytes = context_->getPair(other)->address().bytes().size();
-    context_->getPair(other)->connect(std::vector<char>(begin, begin + std::min(bytes, record)));
+    context_->getPair(other)->connect(std::vector<char>(address.begin(), address.end()));
   } catch (const std::exception& error) {
-    return broken(other, "connecting to", error.what(), deadline);
+    return broken(other, "connecting to",
+                  absl::StrCat(error.what(), " (it has died, or a stranger took its place at the open port, such as a "
+                                             "port scan; start the job again)"),
+                  deadline);
   }
   std::lock_guard lock(mutex_);
   if (interrupted_) return absl::CancelledError(absl::StrCat(name(), ": connecting was interrupted"));
@@ -120,6 +124,8 @@ absl::Status GlooMesh::identify(Deadline deadline) {
 }
 
 absl::Status GlooMesh::exchange(const MeshExchange& exchange, uint64_t step, Deadline deadline) {
+  // What Gloo may wait for: when that is over it is this process's time that has run out, and no peer is to blame.
+  deadline = Deadline::earliest(deadline, Deadline(Clock::now() + kLongestWait));
   const uint64_t slot = (operation_ << 16) | step;
   std::unique_ptr<gloo::transport::UnboundBuffer> out, in;
   // Gloo's buffers do not tell const memory apart; a sending one is only read.
@@ -144,7 +150,7 @@ absl::Status GlooMesh::exchange(const MeshExchange& exchange, uint64_t step, Dea
       rank = exchange.to;
       out->send(exchange.to, slot);
     }
-    const auto left = [&] { return std::chrono::milliseconds(deadline.remainingMs()); };
+    const auto left = [&] { return meshWait(deadline); };
     if (in) {
       doing = "receiving from";
       rank = exchange.from;

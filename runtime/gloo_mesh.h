@@ -35,7 +35,12 @@ namespace farhop::runtime {
 // not to send it when they write to a connection that the peer has closed.
 void ignoreBrokenPipes();
 
-// Where the ranks leave their addresses for each other.
+// How long Gloo may wait for `deadline`: to the end where that is less than a month. (Deadline::remainingMs()
+// ends at an hour, for poll.)
+std::chrono::milliseconds meshWait(Deadline deadline);
+
+// Where the ranks leave their addresses for each other. Not a Gloo store (rpc::GlooStore): Gloo's own rendezvous,
+// which takes one, gives everybody every address and cannot be interrupted, and the machine's mesh has no store.
 struct MeshStore {
   std::function<absl::Status(const std::string& key, const std::string& value, Deadline)> set;
   std::function<absl::StatusOr<std::string>(const std::string& key, Deadline)> get;  // waits until it is set
@@ -43,6 +48,7 @@ struct MeshStore {
 
 struct GlooMeshOptions {
   std::string name;             // "group 0", "machine 1": part of the store's keys and of messages
+  bool machine = false;         // the mesh of a machine, for the names of stages (rpc/stages.h)
   int rank = 0;
   std::vector<PeerName> peers;  // who the ranks are; its length is the mesh's size
   std::string bindAddress;      // numeric
@@ -84,9 +90,11 @@ class GlooMesh {
 
  private:
   absl::Status makePairs(Deadline deadline);
-  absl::Status connectPair(int rank, const std::string& addresses, Deadline deadline);
+  absl::Status connectPair(int rank, const std::string& address, Deadline deadline);
   absl::Status identify(Deadline deadline);
   absl::Status broken(int rank, const char* doing, const std::string& what, Deadline deadline);
+  // "gloo/group 0/1>2": where rank `from` listens for rank `to`.
+  std::string addressKey(int from, int to) const { return absl::StrCat("gloo/", name(), "/", from, ">", to); }
   void closePairs();
 
   const GlooMeshOptions options_;

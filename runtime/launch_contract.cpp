@@ -16,8 +16,6 @@ namespace farhop::runtime {
 namespace {
 
 constexpr double kMaxSleepSeconds = 86'400;
-constexpr size_t kMaxJobIdBytes = 64;  // it is part of an abstract socket's name, which holds 100
-constexpr size_t kMaxTokenBytes = 256;
 constexpr int kMaxPort = 65'535;
 
 // Slurm numbers its own steps (batch script, extern, interactive shell of salloc) downwards from 2^32 - 3:
@@ -79,18 +77,6 @@ absl::Status checkIndex(const char* name, int value, const std::string& countNam
                               ": it must be between 0 and ", count - 1));
 }
 
-bool isJobId(const std::string& text) {
-  return !text.empty() && text.size() <= kMaxJobIdBytes &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) {
-           return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
-         });
-}
-
-bool isPrintableWord(const std::string& text, size_t maxBytes) {
-  return !text.empty() && text.size() <= maxBytes &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c < 127; });
-}
-
 absl::StatusOr<std::string> randomToken() {
   unsigned char bytes[16];
   if (::getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) return errnoStatus("getrandom", errno);
@@ -110,36 +96,6 @@ absl::Status readSettings(const Variables& variables, LaunchContract& contract) 
   return absl::OkStatus();
 }
 
-absl::Status checkWords(const LaunchContract& contract) {
-  if (!isPrintableWord(contract.masterAddr, 255)) {
-    return invalid(absl::StrCat(kEnvMasterAddr, " is '", contract.masterAddr.substr(0, 100),
-                                "': it must be one host name or address"));
-  }
-  if (!isJobId(contract.jobId)) {
-    return invalid(absl::StrCat(kEnvJobId, " is '", contract.jobId.substr(0, 100), "': it must be 1 to ",
-                                kMaxJobIdBytes, " letters, digits, dots, dashes or underscores"));
-  }
-  if (!isPrintableWord(contract.token, kMaxTokenBytes)) {  // the value stays out of logs
-    return invalid(
-        absl::StrCat(kEnvJobToken, " must be 1 to ", kMaxTokenBytes, " printable characters without spaces"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status readMasterFd(const Variables& variables, LaunchContract& contract) {
-  if (!variables.find(kEnvMasterFd)) return absl::OkStatus();
-  FARHOP_ASSIGN_OR_RETURN(contract.masterFd, variables.number(kEnvMasterFd, 0, 1 << 20));
-  if (contract.machine != 0) {
-    return invalid(absl::StrCat(kEnvMasterFd, " is set, but ", kEnvMachine, " is ", contract.machine,
-                                ": only processes of machine 0 listen for their group; unset it"));
-  }
-  if (contract.masterPort == 0) {
-    return invalid(
-        absl::StrCat(kEnvMasterFd, " is set, but ", kEnvMasterPort, " is 0: set the port it listens on"));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<LaunchContract> readFarhop(const Variables& variables) {
   LaunchContract contract;
   contract.source = LaunchContract::Source::kFarhop;
@@ -148,21 +104,14 @@ absl::StatusOr<LaunchContract> readFarhop(const Variables& variables) {
   FARHOP_ASSIGN_OR_RETURN(contract.procsPerMachine,
                           variables.number(kEnvProcsPerMachine, 1, kMaxProcsPerMachine));
   FARHOP_ASSIGN_OR_RETURN(contract.proc, variables.number(kEnvProc, 0, kMaxProcsPerMachine - 1));
-  FARHOP_RETURN_IF_ERROR(checkIndex(kEnvMachine, contract.machine, kEnvNumMachines, contract.numMachines));
-  FARHOP_RETURN_IF_ERROR(checkIndex(kEnvProc, contract.proc, kEnvProcsPerMachine, contract.procsPerMachine));
-  FARHOP_ASSIGN_OR_RETURN(const int port,
-                          variables.number(kEnvMasterPort, contract.worldSize() > 1 ? 1 : 0, kMaxPort));
-  if (port + contract.procsPerMachine > kMaxPort) {
-    return invalid(absl::StrCat(kEnvMasterPort, " is ", port, ": with ", kEnvProcsPerMachine, " ",
-                                contract.procsPerMachine, " the ports would go beyond ", kMaxPort,
-                                "; choose one of at most ", kMaxPort - contract.procsPerMachine));
-  }
+  FARHOP_ASSIGN_OR_RETURN(const int port, variables.number(kEnvMasterPort, 0, kMaxPort));
   contract.masterPort = static_cast<uint16_t>(port);
   contract.masterAddr = *variables.find(kEnvMasterAddr);
   contract.jobId = *variables.find(kEnvJobId);
   contract.token = *variables.find(kEnvJobToken);
-  FARHOP_RETURN_IF_ERROR(checkWords(contract));
-  FARHOP_RETURN_IF_ERROR(readMasterFd(variables, contract));
+  if (variables.find(kEnvMasterFd)) {
+    FARHOP_ASSIGN_OR_RETURN(contract.masterFd, variables.number(kEnvMasterFd, 0, 1 << 20));
+  }
   return contract;
 }
 
@@ -332,6 +281,7 @@ absl::StatusOr<LaunchContract> readLaunchContract(const EnvironmentReader& envir
   const Variables variables(environment);
   FARHOP_ASSIGN_OR_RETURN(LaunchContract contract, readPlace(variables));
   FARHOP_RETURN_IF_ERROR(readSettings(variables, contract));
+  FARHOP_RETURN_IF_ERROR(checkContract(contract));
   return contract;
 }
 

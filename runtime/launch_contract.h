@@ -57,12 +57,17 @@ struct LaunchContract {
   std::string token;
   StartMode start;
   std::string graph;  // may be empty
-  int masterFd = -1;  // checked to be a number only; whether it is a listening socket is for its user to see
+  int masterFd = -1;  // -1: none; checked to be a number only; whether it is a listening socket is for its user to see
   enum class Source { kFarhop, kSlurm, kSingle } source = Source::kSingle;
 
   int worldSize() const { return numMachines * procsPerMachine; }
   int worldRank() const { return machine * procsPerMachine + proc; }
 };
+
+// Whether a process can start with it, wherever it comes from: InvalidArgument naming the field (the variable
+// where source is kFarhop) and what it should be. Job id, token and master address may be empty, and the master
+// port 0, only for a process that is alone. readLaunchContract() and the session check it.
+absl::Status checkContract(const LaunchContract& contract);
 
 // Reads a variable; nullopt when unset. Tests pass their own.
 using EnvironmentReader = std::function<std::optional<std::string>(const std::string&)>;

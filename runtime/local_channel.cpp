@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/executor.h"
+#include "rpc/stages.h"
 
 namespace farhop::runtime {
 namespace {
@@ -16,23 +17,16 @@ namespace {
 using Type = LocalMessage::Type;
 
 constexpr size_t kMaxOutputBytes = size_t{4} << 20;
-constexpr size_t kMaxKeyBytes = 256;
-constexpr size_t kMaxValueBytes = size_t{512} << 10;
-constexpr size_t kMaxValues = 65'536;
-constexpr std::chrono::milliseconds kHelloTimeout{5'000};
 // What a process that ends still has to say reaches the socket's buffer within this time, or never.
 constexpr std::chrono::milliseconds kFlushTimeout{500};
 
-// Whether the other end runs as the same user: abstract sockets have no permissions of their own.
+}  // namespace
+
 bool sameUser(int fd) {
   ucred credentials{};
   socklen_t size = sizeof(credentials);
   return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 && credentials.uid == ::geteuid();
 }
-
-std::string procText(int proc) { return absl::StrCat("process ", proc); }
-
-}  // namespace
 
 std::string LocalChannel::socketName(const LaunchContract& contract) {
   if (contract.procsPerMachine == 1) return {};
@@ -43,7 +37,10 @@ std::string LocalChannel::socketName(const LaunchContract& contract) {
 }
 
 LocalChannel::LocalChannel(const LaunchContract& contract, FailureMonitor* monitor)
-    : contract_(contract), monitor_(monitor), members_(static_cast<size_t>(contract.procsPerMachine)) {}
+    : contract_(contract),
+      monitor_(monitor),
+      refusals_(absl::StrCat("the local channel of machine ", contract.machine)),
+      members_(static_cast<size_t>(contract.procsPerMachine)) {}
 
 absl::StatusOr<std::unique_ptr<LocalChannel>> LocalChannel::open(const LaunchContract& contract,
                                                                  FailureMonitor* monitor, Deadline deadline) {
@@ -73,68 +70,6 @@ LocalChannel::~LocalChannel() {
     wake();
     thread_.join();
   }
-}
-
-absl::Status LocalChannel::listen() {
-  FARHOP_ASSIGN_OR_RETURN(listener_, listenAbstract(socketName(contract_), 2 * contract_.procsPerMachine + 64));
-  return absl::OkStatus();
-}
-
-absl::Status LocalChannel::connect(Deadline deadline) {
-  LocalMessage hello;
-  hello.type = Type::kHello;
-  hello.machine = contract_.machine;
-  hello.proc = contract_.proc;
-  hello.code = static_cast<int32_t>(kLocalProtocolVersion);
-  hello.key = contract_.jobId;
-  hello.value = contract_.token;
-  const std::string frame = encodeLocalMessage(hello);
-
-  absl::StatusOr<FileDescriptor> fd = connectAbstract(socketName(contract_), deadline, true);
-  if (!fd.ok()) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("process 0 of machine ", contract_.machine, " did not open the machine's local channel in time (",
-                     std::string(fd.status().message()), "); did it start?"));
-  }
-  if (!sameUser(fd->get())) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("another user's process listens as '", socketName(contract_), "'; choose another job id"));
-  }
-  auto connection = std::make_unique<Connection>();
-  connection->fd = *std::move(fd);
-  connection->proc = 0;
-  FARHOP_RETURN_IF_ERROR(sendAll(connection->fd.get(), frame.data(), frame.size(), deadline));
-  // One byte at a time would be slow for what follows the welcome; frames after it stay in `input`.
-  for (;;) {
-    absl::StatusOr<std::optional<LocalMessage>> message = takeLocalMessage(connection->input);
-    if (!message.ok()) return message.status();
-    if (message->has_value()) {
-      if ((*message)->type == Type::kRefused) {
-        return absl::Status(static_cast<absl::StatusCode>((*message)->code), (*message)->text);
-      }
-      if ((*message)->type != Type::kWelcome) return absl::InternalError("the local channel's hub did not say welcome");
-      break;
-    }
-    char buffer[4096];
-    const ssize_t n = ::recv(connection->fd.get(), buffer, sizeof(buffer), 0);
-    if (n > 0) {
-      connection->input.append(buffer, static_cast<size_t>(n));
-    } else if (n == 0) {
-      return absl::UnavailableError(absl::StrCat("process 0 of machine ", contract_.machine,
-                                                 " closed the machine's local channel; its log says why"));
-    } else if (errno == EAGAIN || errno == EINTR) {
-      pollfd entry{connection->fd.get(), POLLIN, 0};
-      (void)::poll(&entry, 1, deadline.remainingMs());
-      if (deadline.expired()) {
-        return absl::DeadlineExceededError(absl::StrCat("process 0 of machine ", contract_.machine,
-                                                        " does not answer on the machine's local channel"));
-      }
-    } else {
-      return errnoStatus("reading from the machine's local channel", errno);
-    }
-  }
-  connections_.push_back(std::move(connection));
-  return absl::OkStatus();
 }
 
 void LocalChannel::wake() const {
@@ -208,19 +143,6 @@ bool LocalChannel::step(std::vector<absl::Status>& failures) {
   return true;
 }
 
-void LocalChannel::acceptAll() {
-  const size_t most = 2 * static_cast<size_t>(contract_.procsPerMachine) + 64;
-  for (;;) {
-    FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd.valid()) return;
-    if (connections_.size() >= most || !sameUser(fd.get())) continue;
-    auto connection = std::make_unique<Connection>();
-    connection->fd = std::move(fd);
-    connection->hello = Deadline::after(kHelloTimeout);
-    connections_.push_back(std::move(connection));
-  }
-}
-
 void LocalChannel::readFrom(Connection& connection, std::vector<absl::Status>& failures) {
   bool ended = connection.broken;
   for (;;) {
@@ -231,7 +153,7 @@ void LocalChannel::readFrom(Connection& connection, std::vector<absl::Status>& f
         return;
       }
       if (!message->has_value()) break;
-      handle(connection, *std::move(*message), failures);
+      isHub() ? handleAsHub(connection, **message, failures) : apply(**message, failures);
       if (connection.broken) return;
     }
     if (ended) break;
@@ -239,6 +161,7 @@ void LocalChannel::readFrom(Connection& connection, std::vector<absl::Status>& f
     const ssize_t n = ::recv(connection.fd.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
     if (n > 0) {
       connection.input.append(buffer, static_cast<size_t>(n));
+      bytesReceived_ += static_cast<size_t>(n);
     } else if (n < 0 && errno == EINTR) {
       continue;
     } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
@@ -248,88 +171,6 @@ void LocalChannel::readFrom(Connection& connection, std::vector<absl::Status>& f
     }
   }
   connection.broken = true;
-}
-
-void LocalChannel::handle(Connection& connection, LocalMessage message, std::vector<absl::Status>& failures) {
-  if (isHub() && connection.proc < 0) {
-    if (!admit(connection, message)) connection.broken = true;
-    return;
-  }
-  if (isHub()) {
-    // A client speaks for itself, and of losses and values; only the hub declares deaths.
-    const bool ownAffair = message.type == Type::kAddress || message.type == Type::kReady || message.type == Type::kLeave;
-    if ((ownAffair && message.proc != connection.proc) ||
-        (!ownAffair && message.type != Type::kLost && message.type != Type::kSet)) {
-      connection.broken = true;
-      return;
-    }
-    const bool news = message.type != Type::kLost || losses_.empty();
-    apply(message, failures);
-    if (news) publish(message, &connection);
-    return;
-  }
-  apply(message, failures);
-}
-
-// The hub's answer to a hello: welcome and the state so far, or a refusal that says why.
-bool LocalChannel::admit(Connection& connection, const LocalMessage& hello) {
-  if (hello.type != Type::kHello) return false;
-  absl::Status refusal;
-  if (hello.code != static_cast<int32_t>(kLocalProtocolVersion)) {
-    refusal = absl::FailedPreconditionError(absl::StrCat("this machine's processes speak different versions of the "
-                                                         "local channel (", hello.code, " and ", kLocalProtocolVersion,
-                                                         "); start them from one installation"));
-  } else if (hello.key != contract_.jobId || hello.value != contract_.token || hello.machine != contract_.machine) {
-    refusal = absl::PermissionDeniedError(absl::StrCat("process 0 of machine ", contract_.machine,
-                                                       " belongs to another job: job id or token differ"));
-  } else if (hello.proc < 1 || hello.proc >= contract_.procsPerMachine) {
-    refusal = absl::InvalidArgumentError(absl::StrCat("process 0 of machine ", contract_.machine, " expects processes 1 to ",
-                                                      contract_.procsPerMachine - 1, ", not ", hello.proc));
-  } else {
-    const Member& member = members_[static_cast<size_t>(hello.proc)];
-    bool connected = member.dead || member.left;
-    for (const auto& other : connections_) connected = connected || other->proc == hello.proc;
-    if (connected) {
-      refusal = absl::AlreadyExistsError(absl::StrCat(procText(hello.proc), " of machine ", contract_.machine,
-                                                      " is there already; was the job started twice?"));
-    }
-  }
-  if (!refusal.ok()) {
-    LocalMessage answer;
-    answer.type = Type::kRefused;
-    answer.code = static_cast<int32_t>(refusal.code());
-    answer.text = std::string(refusal.message());
-    send(connection, encodeLocalMessage(answer));
-    return false;
-  }
-  connection.proc = hello.proc;
-  LocalMessage answer;
-  answer.type = Type::kWelcome;
-  send(connection, encodeLocalMessage(answer));
-  const auto tell = [&](Type type, int proc, const std::string& text) {
-    LocalMessage message;
-    message.type = type;
-    message.machine = contract_.machine;
-    message.proc = proc;
-    message.text = text;
-    send(connection, encodeLocalMessage(message));
-  };
-  for (const LocalMessage& loss : losses_) send(connection, encodeLocalMessage(loss));
-  for (int proc = 0; proc < contract_.procsPerMachine; ++proc) {
-    const Member& member = members_[static_cast<size_t>(proc)];
-    if (!member.address.empty()) tell(Type::kAddress, proc, member.address);
-    if (member.ready) tell(Type::kReady, proc, "");
-    if (member.dead) tell(Type::kDead, proc, member.address);
-    if (member.left) tell(Type::kLeave, proc, "");
-  }
-  for (const auto& [key, value] : values_) {
-    LocalMessage message;
-    message.type = Type::kSet;
-    message.key = key;
-    message.value = value;
-    send(connection, encodeLocalMessage(message));
-  }
-  return true;
 }
 
 void LocalChannel::apply(const LocalMessage& message, std::vector<absl::Status>& failures) {
@@ -354,11 +195,10 @@ void LocalChannel::apply(const LocalMessage& message, std::vector<absl::Status>&
       failures.push_back(failureOf(message));
       return;
     }
-    case Type::kSet:
-      if (message.key.size() <= kMaxKeyBytes && message.value.size() <= kMaxValueBytes && values_.size() < kMaxValues) {
-        values_[message.key] = message.value;
-      }
+    case Type::kSet:  // the answer to this process's question, or a client's to the hub
+      (void)keep(message.key, message.value);
       return;
+    case Type::kGet:
     case Type::kHello:
     case Type::kWelcome:
     case Type::kRefused:
@@ -455,20 +295,22 @@ void LocalChannel::announceReady() {
 
 absl::Status LocalChannel::waitReady(int proc, Deadline deadline) const {
   if (proc < 0 || proc >= contract_.procsPerMachine) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no ", procText(proc), " on this machine"));
+    return absl::InvalidArgumentError(absl::StrCat("there is no ", "process ", proc, " on this machine"));
   }
   std::unique_lock lock(mutex_);
   const Member& member = members_[static_cast<size_t>(proc)];
   changed_.wait_until(lock, deadline.at(),
                       [&] { return member.ready || member.dead || member.left || monitor_->failed(); });
   if (absl::Status failure = monitor_->status(); !failure.ok()) return failure;
+  // Of one that died of another's loss, that loss is the news; the monitor may be about to hear of it.
+  if (!losses_.empty()) return failureOf(losses_.front());
   if (member.dead) return deathOf(proc);
   if (member.ready) return absl::OkStatus();
   if (member.left) {
-    return absl::UnavailableError(absl::StrCat(procText(proc), " of machine ", contract_.machine,
+    return absl::UnavailableError(absl::StrCat("process ", proc, " of machine ", contract_.machine,
                                                " left before it was ready; its log says why"));
   }
-  return absl::DeadlineExceededError(absl::StrCat(procText(proc), " of machine ", contract_.machine,
+  return absl::DeadlineExceededError(absl::StrCat("process ", proc, " of machine ", contract_.machine,
                                                   " was not ready in time; its log says what it waits for"));
 }
 
@@ -491,6 +333,11 @@ bool LocalChannel::everyoneGone() const {
   return std::all_of(members_.begin(), members_.end(), [](const Member& member) { return member.left || member.dead; });
 }
 
+size_t LocalChannel::bytesReceived() const {
+  std::lock_guard lock(mutex_);
+  return bytesReceived_;
+}
+
 absl::Status LocalChannel::leave(Deadline deadline) {
   LocalMessage message;
   message.type = Type::kLeave;
@@ -499,13 +346,21 @@ absl::Status LocalChannel::leave(Deadline deadline) {
   std::unique_lock lock(mutex_);
   members_[static_cast<size_t>(contract_.proc)].left = true;
   publish(message, nullptr);
+  lock.unlock();
+  rpc::reachStage("leave/machine");
+  lock.lock();
   changed_.wait_until(lock, deadline.at(), [&] { return everyoneGone() || monitor_->failed(); });
   absl::Status result = monitor_->status();
+  // What the thread has applied but the monitor is only about to hear of.
+  if (result.ok() && !losses_.empty()) result = failureOf(losses_.front());
+  for (size_t proc = 0; result.ok() && proc < members_.size(); ++proc) {
+    if (members_[proc].dead) result = deathOf(static_cast<int>(proc));
+  }
   if (result.ok() && !everyoneGone()) {
     std::string missing;
     for (size_t proc = 0; proc < members_.size(); ++proc) {
       if (!members_[proc].left && !members_[proc].dead) {
-        absl::StrAppend(&missing, missing.empty() ? "" : ", ", procText(static_cast<int>(proc)));
+        absl::StrAppend(&missing, missing.empty() ? "" : ", ", "process ", proc);
       }
     }
     result = absl::DeadlineExceededError(
@@ -515,37 +370,6 @@ absl::Status LocalChannel::leave(Deadline deadline) {
   lock.unlock();
   if (wakeup_.valid()) wake();
   return result;
-}
-
-absl::Status LocalChannel::set(const std::string& key, const std::string& value) {
-  if (key.size() > kMaxKeyBytes || value.size() > kMaxValueBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("'", key.substr(0, 64), "' of ", value.size(),
-                                                   " bytes is too large for the machine's local channel"));
-  }
-  LocalMessage message;
-  message.type = Type::kSet;
-  message.key = key;
-  message.value = value;
-  {
-    std::lock_guard lock(mutex_);
-    if (values_.size() >= kMaxValues) return absl::ResourceExhaustedError("the local channel holds too many values");
-    values_[key] = value;
-    publish(message, nullptr);
-  }
-  changed_.notify_all();
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> LocalChannel::get(const std::string& key, Deadline deadline) const {
-  std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.at(), [&] { return values_.count(key) > 0 || monitor_->failed(); });
-  if (absl::Status failure = monitor_->status(); !failure.ok()) return failure;
-  const auto entry = values_.find(key);
-  if (entry == values_.end()) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("no process of machine ", contract_.machine, " has set '", key, "' in time"));
-  }
-  return entry->second;
 }
 
 }  // namespace farhop::runtime

@@ -21,11 +21,15 @@
 #include "base/deadline.h"
 #include "base/socket.h"
 #include "base/status.h"
+#include "rpc/refusal_log.h"
 #include "runtime/failure_monitor.h"
 #include "runtime/launch_contract.h"
 #include "runtime/local_message.h"
 
 namespace farhop::runtime {
+
+// Whether the other end of an abstract socket, which has no permissions of its own, runs as the same user.
+bool sameUser(int fd);
 
 // Thread-safe.
 class LocalChannel {
@@ -59,7 +63,10 @@ class LocalChannel {
   // Small values for everyone on the machine; a key is set once.
   absl::Status set(const std::string& key, const std::string& value);
   // Waits until the key is set; the recorded failure ends the wait.
-  absl::StatusOr<std::string> get(const std::string& key, Deadline deadline) const;
+  absl::StatusOr<std::string> get(const std::string& key, Deadline deadline);
+
+  // What has come over this process's connections so far.
+  size_t bytesReceived() const;
 
   // The abstract socket's name; empty with one process per machine.
   static std::string socketName(const LaunchContract& contract);
@@ -68,6 +75,8 @@ class LocalChannel {
   struct Connection {
     FileDescriptor fd;
     int proc = -1;        // known after its hello; the hub is 0
+    pid_t pid = 0;        // at the hub: the other end's
+    std::vector<std::string> wanted;  // at the hub: keys it waits for
     std::string input;    // bytes that are no whole frame yet
     std::string output;   // frames that did not fit into the socket
     Deadline hello;       // a connection that has not introduced itself by then is closed
@@ -82,16 +91,26 @@ class LocalChannel {
 
   LocalChannel(const LaunchContract& contract, FailureMonitor* monitor);
   bool isHub() const { return contract_.proc == 0; }
+
+  // The hub (local_channel_hub.cpp).
   absl::Status listen();
+  void acceptAll();
+  void handleAsHub(Connection& connection, const LocalMessage& message, std::vector<absl::Status>& failures);
+  bool admit(Connection& connection, const LocalMessage& hello);
+
+  // Key-values (local_channel_values.cpp).
+  absl::Status keep(const std::string& key, const std::string& value);  // under mutex_
+  bool answer(Connection& connection, const std::string& key);          // at the hub
+  void answerWaiters(const LocalMessage& value);                        // at the hub
+
+  // Its clients (local_channel_client.cpp).
   absl::Status connect(Deadline deadline);
+  absl::Status awaitWelcome(Connection& connection, Deadline deadline);
 
   void run();
   bool step(std::vector<absl::Status>& failures);
   void wake() const;
-  void acceptAll();
   void readFrom(Connection& connection, std::vector<absl::Status>& failures);
-  void handle(Connection& connection, LocalMessage message, std::vector<absl::Status>& failures);
-  bool admit(Connection& connection, const LocalMessage& hello);
   void apply(const LocalMessage& message, std::vector<absl::Status>& failures);
   void connectionEnded(Connection& connection, std::vector<absl::Status>& failures);
   void publish(const LocalMessage& message, const Connection* except);
@@ -102,6 +121,7 @@ class LocalChannel {
 
   const LaunchContract contract_;
   FailureMonitor* const monitor_;
+  rpc::RefusalLog refusals_;
   FileDescriptor listener_;  // the hub's
   FileDescriptor wakeup_;    // an eventfd that ends the thread's poll
 
@@ -111,6 +131,7 @@ class LocalChannel {
   std::vector<Member> members_;                           // guarded by mutex_, by process
   std::map<std::string, std::string> values_;             // guarded by mutex_
   std::vector<LocalMessage> losses_;                      // guarded by mutex_: the first one, for late joiners
+  size_t bytesReceived_ = 0;                              // guarded by mutex_
   bool stopping_ = false;                                 // guarded by mutex_
   int listenerId_ = -1;
   std::thread thread_;

@@ -88,7 +88,7 @@ absl::StatusOr<std::optional<LocalMessage>> takeLocalMessage(std::string& buffer
   message.value = reader.string();
   message.text = reader.string();
   if (!reader.done() || type < static_cast<uint8_t>(LocalMessage::Type::kHello) ||
-      type > static_cast<uint8_t>(LocalMessage::Type::kSet)) {
+      type > static_cast<uint8_t>(LocalMessage::Type::kGet)) {
     return absl::InvalidArgumentError("a malformed frame on the local channel");
   }
   buffer.erase(0, sizeof(body) + body);

@@ -13,7 +13,7 @@
 
 namespace farhop::runtime {
 
-inline constexpr uint32_t kLocalProtocolVersion = 1;
+inline constexpr uint32_t kLocalProtocolVersion = 2;
 inline constexpr size_t kMaxLocalFrameBytes = size_t{1} << 20;
 
 struct LocalMessage {
@@ -27,7 +27,8 @@ struct LocalMessage {
     kLost = 7,     // some process of the machine lost a peer: machine, proc (-1: unknown), key = address,
                    // code = status code, text = message
     kLeave = 8,    // proc says farewell
-    kSet = 9,      // key = value
+    kSet = 9,      // key = value: to the hub, or its answer
+    kGet = 10,     // client: the hub is to answer with kSet of `key`, once it is set
   };
   Type type = Type::kHello;
   int32_t machine = -1;

@@ -8,6 +8,7 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/memory_info.h"
+#include "rpc/stages.h"
 #include "runtime/start_gate.h"
 #include "runtime/topology.h"
 
@@ -40,6 +41,7 @@ Session::Session(const LaunchContract& contract, const SessionOptions& options)
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::start(const LaunchContract& contract, const SessionOptions& options) {
+  FARHOP_RETURN_IF_ERROR(checkContract(contract));
   initLogging(absl::StrCat("m", contract.machine, " p", contract.proc));
   ignoreBrokenPipes();
   std::unique_ptr<Session> session(new Session(contract, options));
@@ -72,10 +74,13 @@ absl::Status Session::run(Deadline deadline) {
   closer_ = std::thread([this] { closeAfterFailure(); });
   mark(&StageTimes::channelSeconds);
 
+  // Before the gate, so that a process that dies behind it is missed by its group as well.
+  FARHOP_RETURN_IF_ERROR(group_->meet(deadline));
   StartGateOptions gate;
   gate.memoryEstimateBytes = options_.memoryEstimateBytes;
   FARHOP_RETURN_IF_ERROR(passStartGate(contract_, *channel_, monitor_, gate, deadline));
   mark(&StageTimes::gateSeconds);
+  rpc::reachStage("gate/passed");
   FARHOP_RETURN_IF_ERROR(group_->join(deadline));
   mark(&StageTimes::readySeconds);
   channel_->announceReady();
@@ -147,6 +152,9 @@ absl::Status Session::leave(Deadline deadline) {
   if (closed_) return absl::FailedPreconditionError("the session has been left before");
   mark(&StageTimes::leavingSeconds);
   absl::Status status = monitor_.failed() ? monitor_.status() : farewell(deadline);
+  // Whoever waits here may see a loss before the monitor has heard of it; the others are to hear of it in any case.
+  // That somebody is late is no loss.
+  if (!status.ok() && !absl::IsDeadlineExceeded(status)) monitor_.record(status);
   // What has failed meanwhile explains the rest.
   if (const absl::Status failure = monitor_.status(); !failure.ok()) status = failure;
   close(status.ok() ? absl::CancelledError("this process has left") : status);
@@ -157,7 +165,9 @@ absl::Status Session::leave(Deadline deadline) {
 absl::Status Session::farewell(Deadline deadline) {
   // Everyone is done first: a process that still trains may ask anybody anything.
   FARHOP_RETURN_IF_ERROR(collectives_->barrierJob(deadline));
+  rpc::reachStage("leave/barrier");
   FARHOP_RETURN_IF_ERROR(group_->farewell(deadline));
+  rpc::reachStage("leave/group");
   return channel_->leave(deadline);
 }
 

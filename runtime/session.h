@@ -54,7 +54,8 @@ struct StageTimes {
 // Thread-safe, except that leave() and abandon() are for one thread.
 class Session {
  public:
-  // Returns when all processes of the job are ready. Errors name what is missing: the lost process, the port in
+  // Returns when all processes of the job are ready. InvalidArgument for a contract that cannot work
+  // (checkContract), at once and without a trace. Other errors name what is missing: the lost process, the port in
   // use, the process that is not ready. After an error nothing of the session is left.
   static absl::StatusOr<std::unique_ptr<Session>> start(const LaunchContract& contract, const SessionOptions& options);
   // Leaves with options.leaveTimeout unless leave() was called; while an exception unwinds the stack, abandons.

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "rpc/stages.h"
 #include "runtime/local_message.h"
 
 namespace farhop::runtime {
@@ -21,8 +23,14 @@ constexpr std::chrono::milliseconds kStoreSlice{1'000};
 // and when it does but might name a victim.
 constexpr std::chrono::milliseconds kCulpritTimeout{1'000};
 constexpr std::chrono::milliseconds kDoubtTimeout{200};
+// How long after the deadline a look-up of the master's name may still take.
+constexpr std::chrono::milliseconds kResolverGrace{1'000};
 // A last message to a peer that does not answer is given up after this.
 constexpr std::chrono::milliseconds kTellTimeout{2'000};
+
+HostPort masterOf(const LaunchContract& contract) {
+  return {contract.masterAddr, static_cast<uint16_t>(contract.masterPort + contract.proc)};
+}
 
 std::string addressKey(int machine) { return absl::StrCat("agent/", machine); }
 
@@ -40,23 +48,44 @@ WorkerGroup::WorkerGroup(const LaunchContract& contract, const WorkerGroupOption
   for (int machine = 0; machine < contract.numMachines; ++machine) peers_.push_back({machine, contract.proc, ""});
 }
 
-WorkerGroup::~WorkerGroup() { close(absl::CancelledError("the worker group is closed")); }
+WorkerGroup::~WorkerGroup() {
+  close(absl::CancelledError("the worker group is closed"));
+  // It has to outlast what is still to be told.
+  losses_.shutdown();
+  stopWatching();
+}
+
+absl::Status WorkerGroup::meet(Deadline deadline) {
+  if (contract_.numMachines == 1) return absl::OkStatus();
+  if (contract_.machine == 0) FARHOP_RETURN_IF_ERROR(serveStore());
+  rpc::reachStage("group/store");
+  FARHOP_RETURN_IF_ERROR(culpritOr(connectToStore(deadline)));
+  auto watch = std::make_shared<StoreWatch>(masterOf(contract_), contract_, client_.get(), monitor_);
+  FARHOP_RETURN_IF_ERROR(culpritOr(watch->start(deadline)));
+  {
+    std::lock_guard lock(mutex_);
+    watch_ = std::move(watch);
+  }
+  rpc::reachStage("group/met");
+  return absl::OkStatus();
+}
 
 absl::Status WorkerGroup::join(Deadline deadline) {
   if (contract_.numMachines == 1) return absl::OkStatus();
-  if (contract_.machine == 0) FARHOP_RETURN_IF_ERROR(serveStore());
-  FARHOP_RETURN_IF_ERROR(culpritOr(connectToStore(deadline)));
   FARHOP_RETURN_IF_ERROR(makeAgent());
   channel_->announceAddress(withoutScheme(agent_->address()));
-
+  rpc::reachStage("group/listening");
   absl::StatusOr<std::vector<std::string>> addresses = exchangeAddresses(deadline);
   if (!addresses.ok()) return culpritOr(addresses.status());
   FARHOP_RETURN_IF_ERROR(culpritOr(agent_->connect(*addresses, deadline)));
+  rpc::reachStage("group/connected");
 
   const MeshStore store{
       [this](const std::string& key, const std::string& value, Deadline until) { return client_->set(key, value, until); },
       [this](const std::string& key, Deadline until) { return lookUp(key, until); }};
   FARHOP_RETURN_IF_ERROR(collectives_->connectGroup(store, client_->localAddress(), peers_, deadline));
+  // Before the barrier: whoever is behind it may end the store. The agent sees for itself now who dies.
+  stopWatching();
   FARHOP_RETURN_IF_ERROR(collectives_->barrierGroup(deadline));
   client_->farewell();
   client_.reset();
@@ -64,8 +93,17 @@ absl::Status WorkerGroup::join(Deadline deadline) {
   return absl::OkStatus();
 }
 
+void WorkerGroup::stopWatching() {
+  std::shared_ptr<StoreWatch> watch;
+  {
+    std::lock_guard lock(mutex_);
+    watch.swap(watch_);
+  }
+  if (watch != nullptr) watch->stop();
+}
+
 absl::Status WorkerGroup::serveStore() {
-  const HostPort address{contract_.masterAddr, static_cast<uint16_t>(contract_.masterPort + contract_.proc)};
+  const HostPort address = masterOf(contract_);
   FileDescriptor listener;
   if (contract_.masterFd >= 0) {
     int listening = 0;
@@ -88,6 +126,7 @@ absl::Status WorkerGroup::serveStore() {
   options.jobId = contract_.jobId;
   options.token = contract_.token;
   options.proc = contract_.proc;
+  options.maxConnections = std::max<size_t>(4'096, 3 * static_cast<size_t>(contract_.numMachines));
   FARHOP_ASSIGN_OR_RETURN(server_, rpc::StoreServer::start(std::move(listener), options));
   return absl::OkStatus();
 }
@@ -103,7 +142,7 @@ absl::Status WorkerGroup::connectToStore(Deadline deadline) {
     bool givenUp = false;                                                     // guarded by mutex
   };
   auto attempt = std::make_shared<Attempt>();
-  const HostPort master{contract_.masterAddr, static_cast<uint16_t>(contract_.masterPort + contract_.proc)};
+  const HostPort master = masterOf(contract_);
   std::thread([attempt, master, deadline, jobId = contract_.jobId, token = contract_.token,
                self = peers_[static_cast<size_t>(contract_.machine)]] {
     setThreadName("farhop/meet");
@@ -125,11 +164,18 @@ absl::Status WorkerGroup::connectToStore(Deadline deadline) {
   });
   {
     std::unique_lock lock(attempt->mutex);
-    attempt->done.wait(lock, [&] { return attempt->client.has_value() || attempt->givenUp; });
+    // A resolver that does not answer knows no deadline.
+    attempt->done.wait_until(lock, deadline.at() + kResolverGrace,
+                             [&] { return attempt->client.has_value() || attempt->givenUp; });
   }
   monitor_->removeListener(listener);
   FARHOP_RETURN_IF_ERROR(monitor_->status());
   std::lock_guard lock(attempt->mutex);
+  if (!attempt->client) {
+    return absl::DeadlineExceededError(absl::StrCat("group ", contract_.proc, " could not meet at its master: looking up '",
+                                                    contract_.masterAddr, "' does not end; check the resolver or give "
+                                                    "a numeric address"));
+  }
   if (!attempt->client->ok()) {
     return annotate(attempt->client->status(),
                     absl::StrCat("group ", contract_.proc, " could not meet at its master (machine 0 process ",
@@ -215,9 +261,12 @@ void WorkerGroup::tellPeers(const absl::Status& failure) {
   rpc::Agent* agent = nullptr;
   {
     std::lock_guard lock(mutex_);
-    if (agent_ == nullptr || closed_ || std::exchange(told_, true)) return;
+    if (closed_ || std::exchange(told_, true)) return;
     agent = agent_.get();
+    // Who is not connected yet hears of it through the store.
+    if (watch_ != nullptr) losses_.post([watch = watch_, failure] { watch->tell(failure); });
   }
+  if (agent == nullptr) return;
   const std::string frame = encodeLocalMessage(lossMessage(failure));
   const std::optional<PeerName> lost = peerOf(failure);
   for (int machine = 0; machine < contract_.numMachines; ++machine) {

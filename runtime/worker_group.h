@@ -20,6 +20,7 @@
 #include "runtime/failure_monitor.h"
 #include "runtime/launch_contract.h"
 #include "runtime/local_channel.h"
+#include "runtime/store_watch.h"
 
 namespace farhop::runtime {
 
@@ -43,9 +44,12 @@ class WorkerGroup {
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
 
-  // Meets and connects; returns when the whole group has. Once. A recorded failure ends it with that failure.
-  // AlreadyExists when the master's port is in use, NotFound when the master does not resolve,
-  // PermissionDenied for a wrong job or token.
+  // Finds the group's store (machine 0: opens it), and watches it from then on, so that the group hears of every
+  // process that dies. Cheap: for all processes of a machine at once, before the start gate. Once. A recorded
+  // failure ends it with that failure. AlreadyExists when the master's port is in use, NotFound when the master
+  // does not resolve, PermissionDenied for a wrong job or token.
+  absl::Status meet(Deadline deadline);
+  // Then connects; returns when the whole group has. Once.
   absl::Status join(Deadline deadline);
 
   // Null with one machine, and before join() has got that far.
@@ -65,6 +69,7 @@ class WorkerGroup {
   absl::Status serveStore();
   absl::Status connectToStore(Deadline deadline);
   absl::Status makeAgent();
+  void stopWatching();
   absl::StatusOr<std::vector<std::string>> exchangeAddresses(Deadline deadline);
   absl::StatusOr<std::string> lookUp(const std::string& key, Deadline deadline) const;
   absl::Status culpritOr(const absl::Status& status) const;
@@ -79,6 +84,7 @@ class WorkerGroup {
   Executor losses_{"farhop/losses", 1};  // records what the agent's threads only post
   std::unique_ptr<rpc::StoreServer> server_;
   std::unique_ptr<rpc::StoreClient> client_;
+  std::shared_ptr<StoreWatch> watch_;  // set and reset under mutex_
   mutable std::mutex mutex_;
   std::unique_ptr<rpc::Agent> agent_;  // set once, under mutex_
   bool told_ = false;                  // guarded by mutex_

@@ -4,5 +4,7 @@ farhop_test(multiproc/local_channel_test.cpp LIBS farhop_runtime_core EXTRA proc
 farhop_test(multiproc/start_gate_test.cpp LIBS farhop_runtime_core EXTRA process_group.cpp)
 farhop_test(fuzz/local_channel_fuzz_test.cpp LIBS farhop_runtime_core)
 farhop_test(multiproc/collectives_test.cpp LIBS farhop_runtime_core EXTRA process_group.cpp TIMEOUT 240)
-farhop_test(multiproc/session_test.cpp LIBS farhop_runtime_core EXTRA process_group.cpp session_job.cpp TIMEOUT 240)
+farhop_test(multiproc/session_test.cpp LIBS farhop_runtime_core EXTRA open_ports.cpp process_group.cpp session_job.cpp TIMEOUT 240)
 farhop_test(fault/failure_test.cpp LIBS farhop_runtime_core EXTRA process_group.cpp session_job.cpp TIMEOUT 240)
+farhop_test(fault/stage_kill_test.cpp LIBS farhop_runtime_core EXTRA process_group.cpp session_job.cpp TIMEOUT 240)
+farhop_test(fault/open_port_test.cpp LIBS farhop_runtime_core EXTRA open_ports.cpp process_group.cpp session_job.cpp TIMEOUT 240)

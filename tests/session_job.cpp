@@ -1,14 +1,43 @@
 #include "tests/session_job.h"
 
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+
+#include "rpc/stages.h"
 
 namespace farhop::test {
 
+namespace {
+
+// This user's files: others may come and go meanwhile.
+std::set<std::string> sharedMemoryFiles() {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
+    struct stat info {};
+    if (::stat(entry.path().c_str(), &info) == 0 && info.st_uid == ::geteuid()) names.insert(entry.path());
+  }
+  return names;
+}
+
+std::string& stopStage() {
+  static auto* stage = new std::string;
+  return *stage;
+}
+
+}  // namespace
+
 SessionJob::SessionJob(int machines, int procs, const std::string& name)
-    : machines_(machines), procs_(procs), jobId_(absl::StrCat(name, "-", ::getpid())) {
+    : machines_(machines),
+      procs_(procs),
+      jobId_(absl::StrCat(name, "-", ::getpid())),
+      sharedMemoryBefore_(sharedMemoryFiles()) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   // Below the kernel's ephemeral ports, which a connection of another test could take in between.
   for (int attempt = 0; attempt < 200; ++attempt) {
     const int base = 10'000 + (::getpid() * 37 + attempt * 101) % 20'000;
@@ -36,7 +65,7 @@ runtime::LaunchContract SessionJob::contract(int rank) {
   contract.masterAddr = "127.0.0.1";
   contract.masterPort = port_;
   contract.jobId = jobId_;
-  contract.token = "a test's token";
+  contract.token = "a-test's-token";
   for (int proc = 0; proc < static_cast<int>(listeners_.size()); ++proc) {
     FileDescriptor& listener = listeners_[static_cast<size_t>(proc)];
     if (contract.machine == 0 && proc == contract.proc && machines_ > 1) {
@@ -56,7 +85,23 @@ std::string SessionJob::leftovers() const {
   while (std::getline(sockets, line)) {
     if (line.find(jobId_) != std::string::npos) found += line + "\n";
   }
+  for (const std::string& file : sharedMemoryFiles()) {
+    if (sharedMemoryBefore_.count(file) == 0) found += file + "\n";
+  }
+  std::error_code error;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::ifstream children(task.path() / "children");
+    while (std::getline(children, line)) found += "child processes " + line + "\n";
+  }
   return found;
+}
+
+void SessionJob::reportStages(const std::string& stopAt) {
+  stopStage() = stopAt;
+  rpc::stageHook = [](const char* stage) {
+    ProcessGroup::signalLine(std::string("at ") + stage);
+    while (stopStage() == stage) ::pause();
+  };
 }
 
 runtime::SessionOptions quickOptions() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,13 @@ class SessionJob {
   // Stops listening in this process; contracts then carry the port alone.
   void releasePorts();
 
-  // What of the job is left on this machine: its abstract sockets in /proc/net/unix.
+  // What of the job is left on this machine, for people: its abstract sockets in /proc/net/unix, new files in
+  // /dev/shm, processes that are children of this one (which adopts orphans). Empty when nothing is.
   std::string leftovers() const;
+
+  // In a child: tells the test of every stage it reaches ("at group/met", for ProcessGroup::awaitLine) and stays
+  // for good where it reaches `stopAt`; empty: nowhere.
+  static void reportStages(const std::string& stopAt);
 
  private:
   const int machines_;
@@ -37,6 +43,7 @@ class SessionJob {
   const std::string jobId_;
   uint16_t port_ = 0;
   std::vector<FileDescriptor> listeners_;
+  const std::set<std::string> sharedMemoryBefore_;
 };
 
 // Short time-outs for tests.

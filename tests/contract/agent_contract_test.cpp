@@ -13,6 +13,7 @@
 #include <random>
 
 #include "tests/agent_group.h"
+#include "tests/captured_log.h"
 
 namespace farhop::rpc {
 namespace {
@@ -465,7 +466,7 @@ class AgentMismatch : public AgentContract {
   std::pair<absl::Status, absl::Status> connectWith(AgentOptions other) {
     auto agents = makeGroup({optionsFor(GetParam(), 0, 2), std::move(other)});
     const auto start = Clock::now();
-    auto statuses = connectAll(agents);
+    auto statuses = connectAll(agents, soon(1'500));
     EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
     return {statuses[0], statuses[1]};
   }
@@ -473,24 +474,29 @@ class AgentMismatch : public AgentContract {
 INSTANTIATE_TEST_SUITE_P(Transports, AgentMismatch,
                          ::testing::Values(TransportKind::kInProcess, TransportKind::kUv, TransportKind::kShm));
 
-TEST_P(AgentMismatch, IsAnErrorOnBothSides_ForTheToken) {
+TEST_P(AgentMismatch, RefusesAWrongToken_AndSaysSoInTheLogAtOnce) {
   AgentOptions other = optionsFor(GetParam(), 1, 2);
   other.token = "guess";
+  farhop::testing::CapturedLog log;
   auto [accepting, dialling] = connectWith(other);
-  EXPECT_EQ(accepting.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(std::string(accepting.message()), HasSubstr("token"));
   EXPECT_EQ(dialling.code(), absl::StatusCode::kPermissionDenied) << dialling;
   EXPECT_THAT(std::string(dialling.message()), HasSubstr("token"));
   EXPECT_THAT(std::string(dialling.message()), HasSubstr("machine 0 process 0"));
-  EXPECT_EQ(std::string(accepting.message()).find("secret"), std::string::npos);
+  EXPECT_EQ(std::string(dialling.message()).find("secret"), std::string::npos);
+  EXPECT_EQ(accepting.code(), absl::StatusCode::kDeadlineExceeded) << "a stranger must not fail a start";
+  EXPECT_THAT(log.text(), HasSubstr("refused"));
+  EXPECT_THAT(log.text(), HasSubstr("rank 1 (machine 1 process 0): its token is not that of job 'job'"));
+  EXPECT_EQ(log.text().find("guess"), std::string::npos);
 }
 
-TEST_P(AgentMismatch, IsAnErrorOnBothSides_ForTheJob) {
+TEST_P(AgentMismatch, RefusesAnotherJob_AndSaysSoInTheLogAtOnce) {
   AgentOptions other = optionsFor(GetParam(), 1, 2);
   other.jobId = "another";
+  farhop::testing::CapturedLog log;
   auto [accepting, dialling] = connectWith(other);
-  EXPECT_THAT(std::string(accepting.message()), HasSubstr("job 'another'"));
   EXPECT_THAT(std::string(dialling.message()), HasSubstr("job 'another'"));
+  EXPECT_EQ(accepting.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(log.text(), HasSubstr("belongs to job"));
 }
 
 TEST_P(AgentMismatch, IsAnErrorOnBothSides_ForTheGroupsSize) {

@@ -100,13 +100,15 @@ TEST_P(AnyVictim, KilledDuringTheStart_EndsTheOthersByName) {
   ProcessGroup group(4, [&](int rank) -> std::string {
     SessionOptions options = quickOptions();
     if (rank == 3) options.memoryEstimateBytes = UINT64_MAX;
-    ProcessGroup::signalLine("starting");
+    SessionJob::reportStages("");
     return describeFailure(Session::start(job.contract(rank), options).status());
   });
   job.releasePorts();
-  for (int rank = 0; rank < 4; ++rank) ASSERT_TRUE(group.awaitLine(rank, "starting", kPatience));
-  std::this_thread::sleep_for(milliseconds(1'500));
-  // Who has not come to the meeting point has no address yet.
+  // Group 0 is connected, rank 1 waits for rank 3 to connect, rank 3 for memory.
+  for (int rank : {0, 2}) ASSERT_TRUE(group.awaitLine(rank, "at group/connected", kPatience));
+  ASSERT_TRUE(group.awaitLine(1, "at group/listening", kPatience));
+  ASSERT_TRUE(group.awaitLine(3, "at group/met", kPatience));
+  // Rank 3 has no address of its own yet; rank 2, on its machine, knows it by its number only.
   killAndCheck(job, group, GetParam(), GetParam() != 3);
 }
 

@@ -1,4 +1,5 @@
 #include "runtime/collectives.h"
+#include "runtime/gloo_mesh.h"
 
 #include <dirent.h>
 #include <gmock/gmock.h>
@@ -308,6 +309,12 @@ TEST(Collectives, ListenNowhere_OnceConnected) {
   for (const ChildResult& result : runAll({3, 2}, [](Member&, int) { return absl::StrCat(listeningSockets()); })) {
     EXPECT_EQ(result.text, "0");
   }
+}
+
+TEST(MeshWait, GoesBeyondAnHour_AndSurvivesAnyDeadline) {
+  EXPECT_GT(meshWait(Deadline::after(std::chrono::hours(3))), std::chrono::minutes(179));
+  EXPECT_EQ(meshWait(Deadline()), std::chrono::milliseconds(0));
+  EXPECT_EQ(meshWait(Deadline(Clock::time_point::max())), std::chrono::hours(24 * 30));
 }
 
 }  // namespace

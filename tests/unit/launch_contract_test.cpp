@@ -306,5 +306,57 @@ TEST(TasksPerNode, ExpandsRepetitions) {
   }
 }
 
+TEST(LaunchContract, OfHandIsRefusedByTheNameOfItsField_WhenItCannotWork) {
+  LaunchContract good;
+  good.numMachines = 2;
+  good.machine = 1;
+  good.procsPerMachine = 3;
+  good.proc = 2;
+  good.masterPort = 29'500;
+  good.jobId = "job";
+  good.token = "secret";
+  ASSERT_TRUE(checkContract(good).ok()) << checkContract(good);
+  const struct {
+    const char* field;
+    std::function<void(LaunchContract&)> spoil;
+  } cases[] = {
+      {"numMachines", [](LaunchContract& c) { c.numMachines = 0; }},
+      {"numMachines", [](LaunchContract& c) { c.numMachines = kMaxMachines + 1; }},
+      {"machine", [](LaunchContract& c) { c.machine = 2; }},
+      {"machine", [](LaunchContract& c) { c.machine = -1; }},
+      {"procsPerMachine", [](LaunchContract& c) { c.procsPerMachine = 0; }},
+      {"procsPerMachine", [](LaunchContract& c) { c.procsPerMachine = -1; }},
+      {"procsPerMachine", [](LaunchContract& c) { c.procsPerMachine = 1 << 30; }},
+      {"proc", [](LaunchContract& c) { c.proc = 3; }},
+      {"proc", [](LaunchContract& c) { c.proc = -1; }},
+      {"masterPort", [](LaunchContract& c) { c.masterPort = 0; }},
+      {"masterPort", [](LaunchContract& c) { c.masterPort = 65'534; }},
+      {"masterAddr", [](LaunchContract& c) { c.masterAddr = ""; }},
+      {"masterAddr", [](LaunchContract& c) { c.masterAddr = "two words"; }},
+      {"jobId", [](LaunchContract& c) { c.jobId = ""; }},
+      {"jobId", [](LaunchContract& c) { c.jobId = "a/b"; }},
+      {"token", [](LaunchContract& c) { c.token = ""; }},
+      {"token", [](LaunchContract& c) { c.token = std::string(257, 'x'); }},
+      {"masterFd", [](LaunchContract& c) { c.masterFd = 3; }},  // on machine 1
+      {"start.sleepStep", [](LaunchContract& c) { c.start = {false, std::chrono::milliseconds(-1)}; }},
+  };
+  for (const auto& c : cases) {
+    LaunchContract spoilt = good;
+    c.spoil(spoilt);
+    const absl::Status status = checkContract(spoilt);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << c.field << ": " << status;
+    EXPECT_THAT(std::string(status.message()), testing::StartsWith(std::string(c.field) + " "));
+  }
+}
+
+TEST(LaunchContract, OfASingleProcessNeedsNothing) {
+  LaunchContract alone;
+  EXPECT_TRUE(checkContract(alone).ok()) << checkContract(alone);
+  alone.masterAddr = "";
+  EXPECT_TRUE(checkContract(alone).ok());
+  alone.jobId = "not a job id";
+  EXPECT_TRUE(absl::IsInvalidArgument(checkContract(alone)));
+}
+
 }  // namespace
 }  // namespace farhop::runtime

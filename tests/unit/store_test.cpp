@@ -1,5 +1,6 @@
 // The rendezvous store: what it serves, whom it refuses, how it fails.
 #include <gmock/gmock.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -8,6 +9,7 @@
 #include "rpc/byte_codec.h"
 #include "rpc/rendezvous.h"
 #include "rpc/rendezvous_protocol.h"
+#include "tests/captured_log.h"
 
 namespace farhop::rpc {
 namespace {
@@ -111,6 +113,47 @@ TEST_F(Store, RefusesAWrongTokenOrJob) {
   EXPECT_EQ(group.status().code(), absl::StatusCode::kFailedPrecondition);
   auto good = client(0);
   EXPECT_TRUE(good->set("k", "v", soon()).ok());
+}
+
+TEST_F(Store, SaysInTheLogWhomItRefusedAndWhy_AtOnce) {
+  start();
+  farhop::testing::CapturedLog log;
+  EXPECT_FALSE(StoreClient::connect(master_, "job", "guess", {1, 0, ""}, soon()).ok());
+  EXPECT_THAT(log.text(), ::testing::MatchesRegex(
+      "WARNING .*the rendezvous store of group 0 refused 127\\.0\\.0\\.1:[0-9]+, which says it is machine 1 process 0: "
+      "this process's token is not that of job 'job'\n"));
+}
+
+TEST_F(Store, BoundsWhatStrangersCanMakeItLog) {
+  start();
+  farhop::testing::CapturedLog log;
+  const std::string job = "a\nforged line\x1b[31m" + std::string(2'000, 'x');
+  for (int i = 0; i < 60; ++i) EXPECT_FALSE(StoreClient::connect(master_, job, "guess", {1, 0, ""}, soon()).ok());
+  EXPECT_GE(log.lines(), 10u);
+  EXPECT_LE(log.lines(), 20u);
+  EXPECT_LE(log.text().size(), 20u * 500);
+  EXPECT_EQ(log.text().find("\nforged"), std::string::npos);
+  EXPECT_EQ(log.text().find('\x1b'), std::string::npos);
+}
+
+TEST_F(Store, IsGivenUpByName_WhenItWasReachedAndIsGoneThen) {
+  // A listener that nobody serves: connections succeed and stay without an answer.
+  auto listener = std::make_unique<FileDescriptor>(*listenTcp({"127.0.0.1", 0}, 16));
+  const HostPort master{"127.0.0.1", *boundPort(listener->get())};
+  const auto begin = Clock::now();
+  std::thread end([&] {
+    // The client is there when its connection can be accepted.
+    pollfd entry{listener->get(), POLLIN, 0};
+    ::poll(&entry, 1, 10'000);
+    listener.reset();
+  });
+  const absl::Status status = StoreClient::connect(master, "job", "secret", {1, 0, ""}, soon()).status();
+  end.join();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("machine 0 process 0 (", master.text(), ")")));
+  ASSERT_TRUE(peerOf(status).has_value());
+  EXPECT_EQ(peerOf(status)->machine, 0);
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(4));
 }
 
 TEST_F(Store, RefusesAnotherVersion_SayingWhich) {

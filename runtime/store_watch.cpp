@@ -1,0 +1,75 @@
+#include "runtime/store_watch.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/executor.h"
+#include "runtime/local_message.h"
+
+namespace farhop::runtime {
+namespace {
+
+// A wait is cut into pieces of this length, so that stop() does not hang on a store that has gone silent.
+constexpr std::chrono::milliseconds kSlice{1'000};
+constexpr std::chrono::milliseconds kDoubtTimeout{200};
+constexpr std::chrono::milliseconds kStopTimeout{1'000};
+
+std::string keyOf(int machine) { return absl::StrCat("watch/", machine); }
+
+}  // namespace
+
+StoreWatch::StoreWatch(HostPort master, const LaunchContract& contract, rpc::StoreClient* client,
+                       FailureMonitor* monitor)
+    : master_(std::move(master)),
+      contract_(contract),
+      client_(client),
+      monitor_(monitor) {}
+
+absl::Status StoreWatch::start(Deadline deadline) {
+  FARHOP_ASSIGN_OR_RETURN(watching_, rpc::StoreClient::connect(master_, contract_.jobId, contract_.token,
+                                                               {contract_.machine, contract_.proc, ""}, deadline));
+  thread_ = std::thread([this, deadline] { run(deadline); });
+  return absl::OkStatus();
+}
+
+void StoreWatch::run(Deadline deadline) {
+  setThreadName("farhop/watch");
+  while (!deadline.expired()) {
+    absl::StatusOr<std::string> said =
+        watching_->get(keyOf(contract_.machine), Deadline::earliest(deadline, Deadline::after(kSlice)));
+    if (said.ok()) {
+      const absl::StatusOr<std::optional<LocalMessage>> message = takeLocalMessage(*said);
+      if (message.ok() && message->has_value()) monitor_->record(failureOf(**message));
+      return;
+    }
+    // With a peer it is the store that is lost, not the key that is missing.
+    if (absl::IsDeadlineExceeded(said.status()) && !peerOf(said.status())) continue;
+    // The store names who vanished; that may have been the victim of another, whose name is on its way.
+    if (!monitor_->waitFor(Deadline::after(kDoubtTimeout))) monitor_->record(said.status());
+    return;
+  }
+}
+
+void StoreWatch::tell(const absl::Status& failure) const {
+  const Deadline deadline = Deadline::after(kTellTimeout);
+  absl::StatusOr<std::unique_ptr<rpc::StoreClient>> client = rpc::StoreClient::connect(
+      master_, contract_.jobId, contract_.token, {contract_.machine, contract_.proc, ""}, deadline);
+  if (!client.ok()) return;
+  const std::string frame = encodeLocalMessage(lossMessage(failure));
+  for (int machine = 0; machine < contract_.numMachines; ++machine) {
+    if (machine == contract_.machine) continue;
+    if (!(*client)->set(keyOf(machine), frame, deadline).ok()) break;
+  }
+  (*client)->farewell();
+}
+
+void StoreWatch::stop() {
+  if (!thread_.joinable()) return;
+  // When that fails the store has failed, and the thread knows.
+  (void)client_->set(keyOf(contract_.machine), "", Deadline::after(kStopTimeout));
+  thread_.join();
+  watching_->farewell();
+  watching_.reset();
+}
+
+}  // namespace farhop::runtime
