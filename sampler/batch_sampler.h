@@ -17,9 +17,15 @@
 
 namespace farhop::sampler {
 
+// How one relation's neighbours are drawn.
+struct RelationKind {
+  DrawKind kind = DrawKind::kUniform;
+};
+
 struct SamplingOptions {
   // [hop][relation]; hop 0 is next to the seeds. -1 takes all, 0 none.
   std::vector<std::vector<int64_t>> fanouts;
+  std::vector<RelationKind> kinds;  // [relation]; empty: all uniform without replacement
   uint64_t seed = 0;
   bool edgeIds = false;
   std::chrono::milliseconds requestTimeout{60'000};
@@ -87,14 +93,17 @@ class BatchSampler {
   void bucketFrontier(BatchWorkspace* work) const;
   // Fills work->exchanges_, one per machine that owns rows some relation draws from.
   void planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
-  void drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
+  absl::Status drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
   absl::Status collectReplies(BatchWorkspace* work, SampledBatch* batch) const;
   // Turns the hop's slices into rows of the batch's CSRs, numbering new nodes.
   // ResourceExhausted when a relation has more edges than a block can index.
   absl::Status appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const;
   template <typename Id>
   void appendRelation(int relation, BatchWorkspace* work, SampledBatch* batch) const;
-  uint64_t keyOf(const SampledBatch& batch, size_t hop, int relation) const;
+  RelationDraw drawOf(const SampledBatch& batch, size_t hop, int relation) const;
+  // ResourceExhausted, before anything is drawn or sent, when draws with replacement would overflow a block.
+  absl::Status checkFrontier(size_t hop, const BatchWorkspace& work) const;
+  absl::Status tooManyEdges(int relation) const;
 
   std::shared_ptr<const PartitionedGraph> graph_;
   rpc::Agent* agent_;

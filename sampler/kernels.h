@@ -63,9 +63,21 @@ template <typename Id>
 void sampleUniform(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t hopKey, int64_t fanout,
                    bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch);
 
+// Uniform with replacement: `fanout` independent draws from each row that has edges, each edge with the same
+// probability, also where the degree is smaller; fanout < 0 takes all once, in order. Otherwise as sampleUniform.
+template <typename Id>
+void sampleUniformWithReplacement(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t hopKey,
+                                  int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch);
+
 extern template void sampleUniform<uint32_t>(const CsrView<uint32_t>&, std::span<const uint32_t>, uint64_t, int64_t,
                                              bool, DrawnNeighbors<uint32_t>*, PositionSet*);
 extern template void sampleUniform<uint64_t>(const CsrView<uint64_t>&, std::span<const uint32_t>, uint64_t, int64_t,
                                              bool, DrawnNeighbors<uint64_t>*, PositionSet*);
+extern template void sampleUniformWithReplacement<uint32_t>(const CsrView<uint32_t>&, std::span<const uint32_t>,
+                                                            uint64_t, int64_t, bool, DrawnNeighbors<uint32_t>*,
+                                                            PositionSet*);
+extern template void sampleUniformWithReplacement<uint64_t>(const CsrView<uint64_t>&, std::span<const uint32_t>,
+                                                            uint64_t, int64_t, bool, DrawnNeighbors<uint64_t>*,
+                                                            PositionSet*);
 
 }  // namespace farhop::sampler

@@ -42,6 +42,23 @@ std::vector<std::vector<int64_t>> fanoutsByHop(const GraphCore& core, const Neig
   return fanouts;
 }
 
+std::vector<sampler::RelationKind> kindsOf(const GraphCore& core, const NeighborLoaderOptions& options,
+                                           const std::vector<std::vector<int64_t>>& fanouts) {
+  const partition::Schema& schema = core.graph->schema();
+  std::vector<bool> replace(schema.relations.size(), options.replace);
+  for (const auto& [name, own] : options.replaceByRelation) replace[static_cast<size_t>(core.relation(name))] = own;
+  std::vector<sampler::RelationKind> kinds(schema.relations.size());
+  for (size_t r = 0; r < kinds.size(); ++r) {
+    if (replace[r]) kinds[r].kind = sampler::DrawKind::kUniformWithReplacement;
+    for (const auto& hop : fanouts) {
+      if (!replace[r] || hop[r] <= sampler::kMaxFanoutWithReplacement) continue;
+      refuse(absl::StrCat("fanout ", hop[r], " of relation '", schema.relationText(static_cast<int>(r)),
+                          "' is too large with replacement; at most ", sampler::kMaxFanoutWithReplacement));
+    }
+  }
+  return kinds;
+}
+
 // A loader's position, as NeighborLoader::state() writes it: little-endian, fixed size.
 struct Position {
   char magic[8] = {'F', 'H', 'P', 'L', 'O', 'A', 'D', '1'};
@@ -58,6 +75,10 @@ uint64_t fingerprintOf(const GraphCore& core, const Seeds& seeds, uint64_t numSe
   for (const auto& hop : sampling.fanouts) {
     for (int64_t fanout : hop) key = combineKey(key, static_cast<uint64_t>(fanout));
     key = combineKey(key, hop.size());
+  }
+  for (size_t r = 0; r < sampling.kinds.size(); ++r) {
+    const sampler::RelationKind& kind = sampling.kinds[r];
+    if (kind.kind != sampler::DrawKind::kUniform) key = combineKey(combineKey(key, r), static_cast<uint64_t>(kind.kind));
   }
   for (uint64_t part : {sampling.seed, uint64_t{sampling.edgeIds}, deal.batchSize, uint64_t{deal.shuffle},
                         static_cast<uint64_t>(deal.deal), static_cast<uint64_t>(deal.tail),
@@ -89,6 +110,7 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   if (options.requestTimeout.count() < 1) refuse("requestTimeout must be at least 1 ms");
   sampler::SamplingOptions sampling;
   sampling.fanouts = fanoutsByHop(core, options);
+  sampling.kinds = kindsOf(core, options, sampling.fanouts);
   sampling.seed = options.seed;
   sampling.edgeIds = options.edgeIds;
   sampling.requestTimeout = options.requestTimeout;

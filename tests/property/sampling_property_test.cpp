@@ -34,7 +34,8 @@ sampler::SamplingOptions samplingOptions(const partition::Schema& schema, std::v
 // partition. Returns that.
 std::vector<CanonicalBatch> expectSameEverywhere(const FixtureOptions& fixture, int seedType,
                                                  const std::vector<uint64_t>& seeds, uint64_t batchSize,
-                                                 const std::vector<std::vector<int64_t>>& fanouts) {
+                                                 const std::vector<std::vector<int64_t>>& fanouts,
+                                                 const std::vector<sampler::RelationKind>& kinds = {}) {
   std::vector<CanonicalBatch> reference;
   for (const Layout& layout : kLayouts) {
     TemporaryDirectory directory;
@@ -46,6 +47,7 @@ std::vector<CanonicalBatch> expectSameEverywhere(const FixtureOptions& fixture, 
         for (size_t r = 0; r < fanouts.size(); ++r) options.fanouts[hop][r] = fanouts[r][hop];
       }
     }
+    options.kinds = kinds;
     for (int machine : {0, layout.machines - 1}) {
       for (int threads : {1, 4}) {
         const auto batches = cluster.sampleEpoch(machine, seedType, seeds, batchSize, 3, options, {threads, 3});
@@ -160,6 +162,22 @@ TEST(SameBatch, HoldsForFanoutsBeyondTheDegree_All_AndNone) {
   }
 }
 
+// With replacement every node with in-edges gets its fanout, however few they are.
+TEST(SameBatch, HoldsWithReplacement) {
+  const sampler::RelationKind replace{sampler::DrawKind::kUniformWithReplacement};
+  FixtureOptions fixture;
+  fixture.nodes = 100;
+  for (const auto& batch : expectSameEverywhere(fixture, 0, firstIds(100), 32, {{4, 40, 2}}, {replace})) {
+    const auto& edges = batch.relations[0];
+    for (size_t row = 0; row < batch.nodesByHop[0][1]; ++row) {
+      const uint32_t count = edges.indptr[row + 1] - edges.indptr[row];
+      EXPECT_TRUE(count == 0 || count == (row < batch.nodesByHop[0][0] ? 4u : 40u));
+    }
+  }
+  fixture.heterogeneous = true;
+  expectSameEverywhere(fixture, 1, firstIds(50), 20, {{5, 3}, {2, -1}, {0, 4}}, {replace, {}, replace});
+}
+
 TEST(SameBatch, HoldsOverTcpAndSharedMemory) {
   FixtureOptions fixture;
   TemporaryDirectory directory;
@@ -189,32 +207,59 @@ TEST(SameBatch, ChangesWithSeedEpochAndBatchNumber) {
   EXPECT_FALSE(cluster.sampleEpoch(0, 0, seeds, 8, 0, options, {1, 1})[0] == base[0]);
 }
 
-// Every in-edge of a node is drawn equally often over many batches, also by a remote owner. Chi-square at
-// 99.9 %, for the node with most in-edges.
-TEST(SampledEdges, AreUniformOverInEdges) {
-  FixtureOptions fixture;
-  const auto dataset = makeFixtureDataset(fixture);
-  std::map<uint64_t, int> degree;
-  for (uint64_t e = 0; e < dataset.schema.relations[0].count; ++e) ++degree[dataset.edges[0].destination[e]];
-  const auto hub = std::max_element(degree.begin(), degree.end(), [](auto& a, auto& b) { return a.second < b.second; });
-  TemporaryDirectory directory;
-  writeFixtureStore(fixture, 2, directory / "store");
-  SamplingCluster cluster(directory / "store", 2, rpc::TransportKind::kInProcess);
-  const auto options = samplingOptions(cluster.store().schema(), {3});
-  constexpr int kBatches = 3000;
-  for (int machine : {0, 1}) {
-    const auto batches = cluster.sampleEpoch(machine, 0, std::vector<uint64_t>(kBatches, hub->first), 1, 0, options, {1, 4});
+// The 99.9 % quantile of chi-square with k degrees of freedom (Wilson, Hilferty).
+double chiSquareLimit(double k) { return k * std::pow(1 - 2 / (9 * k) + 3.09 * std::sqrt(2 / (9 * k)), 3); }
+
+// The node with most in-edges, as its owner and another machine draw from it over many batches.
+class HubDraws {
+ public:
+  HubDraws() {
+    const auto dataset = makeFixtureDataset(fixture_);
+    std::map<uint64_t, std::vector<uint64_t>> inEdges;
+    for (uint64_t e = 0; e < dataset.schema.relations[0].count; ++e) inEdges[dataset.edges[0].destination[e]].push_back(e);
+    const auto hub = std::max_element(inEdges.begin(), inEdges.end(),
+                                      [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
+    hub_ = hub->first;
+    edges_ = hub->second;
+    writeFixtureStore(fixture_, 2, directory_ / "store");
+    cluster_ = std::make_unique<SamplingCluster>(directory_ / "store", 2, rpc::TransportKind::kInProcess);
+  }
+  const std::vector<uint64_t>& edges() const { return edges_; }
+
+  // How often each edge is drawn in `batches` batches; one of machines 0 and 1 owns the hub.
+  std::map<uint64_t, int> count(int machine, int batches, int64_t fanout, sampler::RelationKind kind) {
+    auto options = samplingOptions(cluster_->store().schema(), {fanout});
+    options.kinds = {kind};
     std::map<uint64_t, int> counts;
-    for (const auto& batch : batches) {
+    for (const auto& batch : cluster_->sampleEpoch(
+             machine, 0, std::vector<uint64_t>(static_cast<size_t>(batches), hub_), 1, 0, options, {1, 4})) {
       for (uint64_t edge : batch.relations[0].edgeIds) ++counts[edge];
     }
-    const double expected = 3.0 * kBatches / hub->second;
-    double chi = 0;
-    for (const auto& [edge, count] : counts) chi += std::pow(count - expected, 2) / expected;
-    ASSERT_EQ(static_cast<int>(counts.size()), hub->second);
-    // Wilson-Hilferty approximation of the quantile; draws without replacement vary less, never more.
-    const double k = hub->second - 1;
-    EXPECT_LT(chi, k * std::pow(1 - 2 / (9 * k) + 3.09 * std::sqrt(2 / (9 * k)), 3)) << "machine " << machine;
+    return counts;
+  }
+
+ private:
+  FixtureOptions fixture_;
+  TemporaryDirectory directory_;
+  std::unique_ptr<SamplingCluster> cluster_;
+  uint64_t hub_ = 0;
+  std::vector<uint64_t> edges_;
+};
+
+// Every in-edge of a node is drawn equally often, also by a remote owner. Draws without replacement vary less than
+// independent ones, never more.
+TEST(SampledEdges, AreUniformOverInEdges) {
+  HubDraws hub;
+  constexpr int kBatches = 3000;
+  for (auto kind : {sampler::DrawKind::kUniform, sampler::DrawKind::kUniformWithReplacement}) {
+    for (int machine : {0, 1}) {
+      const auto counts = hub.count(machine, kBatches, 3, {kind});
+      const double expected = 3.0 * kBatches / static_cast<double>(hub.edges().size());
+      double chi = 0;
+      for (const auto& [edge, count] : counts) chi += std::pow(count - expected, 2) / expected;
+      ASSERT_EQ(counts.size(), hub.edges().size());
+      EXPECT_LT(chi, chiSquareLimit(static_cast<double>(hub.edges().size()) - 1)) << "machine " << machine;
+    }
   }
 }
 

@@ -29,6 +29,11 @@ struct NeighborLoaderOptions {
   std::vector<int64_t> fanouts;
   // Relation name (or "source:name:destination") -> fanouts, of the same length.
   std::map<std::string, std::vector<int64_t>> fanoutsByRelation;
+  // With replacement: every node with neighbours gets exactly `fanout` of them (at most 65,536), repeats included.
+  // Applies to every relation that replaceByRelation does not name; without effect on fanouts -1 and 0.
+  // docs/sampling.md defines this and all other kinds of sampling.
+  bool replace = false;
+  std::map<std::string, bool> replaceByRelation;
   int64_t batchSize = 1024;  // seeds per batch and process
   uint64_t seed = 0;         // fixes the order of the seeds and every draw
   bool shuffle = true;
@@ -44,8 +49,8 @@ struct NeighborLoaderOptions {
 // options, seeds and graph give the same batches on any number of partitions and sampler threads.
 class NeighborLoader {
  public:
-  // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a batch size
-  // below 1, seeds that cannot be dealt as asked. Nothing is sent.
+  // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a fanout
+  // out of range, a batch size below 1, seeds that cannot be dealt as asked. Nothing is sent.
   NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options);
   ~NeighborLoader();
   NeighborLoader(NeighborLoader&&) noexcept;
