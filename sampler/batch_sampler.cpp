@@ -36,6 +36,7 @@ RelationDraw BatchSampler::drawOf(const SampledBatch& batch, size_t hop, int rel
   draw.fanout = static_cast<int32_t>(options_.fanouts[hop][relation]);
   draw.hopKey = hopKey(options_.seed, batch.epoch, batch.number, hop, Purpose::kNeighbors, graph_->relationHash(relation));
   draw.kind = static_cast<uint32_t>(options_.kinds[relation].kind);
+  draw.weight = options_.kinds[relation].weight;
   return draw;
 }
 

@@ -20,6 +20,7 @@ namespace farhop::sampler {
 // How one relation's neighbours are drawn.
 struct RelationKind {
   DrawKind kind = DrawKind::kUniform;
+  uint32_t weight = 0;  // weightIndex() of the feature, for kinds that draw by one
 };
 
 struct SamplingOptions {

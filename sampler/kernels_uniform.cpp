@@ -32,6 +32,12 @@ bool PositionSet::insert(uint64_t position) {
   }
 }
 
+bool PositionSet::contains(uint64_t position) const {
+  size_t slot = mix64(position) & mask_;
+  while (slots_[slot] != 0 && slots_[slot] != position + 1) slot = (slot + 1) & mask_;
+  return slots_[slot] != 0;
+}
+
 void drawPositions(uint64_t key, uint64_t degree, int64_t fanout, std::vector<uint64_t>* positions,
                    PositionSet* scratch) {
   const size_t first = positions->size();

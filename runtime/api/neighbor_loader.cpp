@@ -47,14 +47,24 @@ std::vector<sampler::RelationKind> kindsOf(const GraphCore& core, const Neighbor
   const partition::Schema& schema = core.graph->schema();
   std::vector<bool> replace(schema.relations.size(), options.replace);
   for (const auto& [name, own] : options.replaceByRelation) replace[static_cast<size_t>(core.relation(name))] = own;
+  std::vector<std::string> weights(schema.relations.size(), options.weight);
+  for (const auto& [name, own] : options.weightByRelation) weights[static_cast<size_t>(core.relation(name))] = own;
   std::vector<sampler::RelationKind> kinds(schema.relations.size());
   for (size_t r = 0; r < kinds.size(); ++r) {
-    if (replace[r]) kinds[r].kind = sampler::DrawKind::kUniformWithReplacement;
+    const int relation = static_cast<int>(r);
+    bool draws = false;
     for (const auto& hop : fanouts) {
+      draws = draws || hop[r] != 0;
       if (!replace[r] || hop[r] <= sampler::kMaxFanoutWithReplacement) continue;
-      refuse(absl::StrCat("fanout ", hop[r], " of relation '", schema.relationText(static_cast<int>(r)),
+      refuse(absl::StrCat("fanout ", hop[r], " of relation '", schema.relationText(relation),
                           "' is too large with replacement; at most ", sampler::kMaxFanoutWithReplacement));
     }
+    using Kind = sampler::DrawKind;
+    kinds[r].kind = replace[r] ? Kind::kUniformWithReplacement : Kind::kUniform;
+    if (!draws || weights[r].empty()) continue;
+    kinds[r].kind = replace[r] ? Kind::kWeightedWithReplacement : Kind::kWeighted;
+    kinds[r].weight = valueOrThrow(sampler::weightIndex(*core.graph, relation, weights[r]));
+    valueOrThrow(core.graph->edgeWeights(relation, kinds[r].weight));  // checked and made before the first batch
   }
   return kinds;
 }
@@ -78,7 +88,8 @@ uint64_t fingerprintOf(const GraphCore& core, const Seeds& seeds, uint64_t numSe
   }
   for (size_t r = 0; r < sampling.kinds.size(); ++r) {
     const sampler::RelationKind& kind = sampling.kinds[r];
-    if (kind.kind != sampler::DrawKind::kUniform) key = combineKey(combineKey(key, r), static_cast<uint64_t>(kind.kind));
+    if (kind.kind == sampler::DrawKind::kUniform) continue;
+    key = combineKey(combineKey(combineKey(key, r), static_cast<uint64_t>(kind.kind)), kind.weight);
   }
   for (uint64_t part : {sampling.seed, uint64_t{sampling.edgeIds}, deal.batchSize, uint64_t{deal.shuffle},
                         static_cast<uint64_t>(deal.deal), static_cast<uint64_t>(deal.tail),

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -112,6 +111,21 @@ void expectTrueToGraph(const CanonicalBatch& batch, const partition::Dataset& da
   }
 }
 
+// Every sampled edge is one of the graph, between the nodes that its row and column say.
+void expectEdgesOfGraph(const CanonicalBatch& batch, const partition::Dataset& dataset) {
+  for (size_t r = 0; r < batch.relations.size(); ++r) {
+    const partition::Relation& relation = dataset.schema.relations[r];
+    const auto& sampled = batch.relations[r];
+    for (size_t row = 0; row + 1 < sampled.indptr.size(); ++row) {
+      for (uint32_t i = sampled.indptr[row]; i < sampled.indptr[row + 1]; ++i) {
+        ASSERT_LT(sampled.edgeIds[i], relation.count);
+        ASSERT_EQ(dataset.edges[r].destination[sampled.edgeIds[i]], batch.nodes[relation.destination][row]);
+        ASSERT_EQ(dataset.edges[r].source[sampled.edgeIds[i]], batch.nodes[relation.source][sampled.indices[i]]);
+      }
+    }
+  }
+}
+
 std::vector<std::vector<int64_t>> sameForAll(const std::vector<int64_t>& byHop, size_t relations) {
   std::vector<std::vector<int64_t>> fanouts;
   for (int64_t fanout : byHop) fanouts.emplace_back(relations, fanout);
@@ -178,6 +192,23 @@ TEST(SameBatch, HoldsWithReplacement) {
   expectSameEverywhere(fixture, 1, firstIds(50), 20, {{5, 3}, {2, -1}, {0, 4}}, {replace, {}, replace});
 }
 
+// By the fixture's weights, which are the edge ids: edge 0 of relation 0 weighs nothing.
+TEST(SameBatch, HoldsWithWeights) {
+  const sampler::RelationKind weighted{sampler::DrawKind::kWeighted}, replace{sampler::DrawKind::kWeightedWithReplacement};
+  FixtureOptions fixture;
+  fixture.nodes = 100;
+  fixture.edges = 1500;
+  const auto dataset = makeFixtureDataset(fixture);
+  for (const auto kind : {weighted, replace}) {
+    for (const auto& batch : expectSameEverywhere(fixture, 0, firstIds(100), 50, {{2, 20, -1}}, {kind})) {
+      EXPECT_EQ(std::count(batch.relations[0].edgeIds.begin(), batch.relations[0].edgeIds.end(), 0u), 0);
+      expectEdgesOfGraph(batch, dataset);
+    }
+  }
+  fixture.heterogeneous = true;
+  expectSameEverywhere(fixture, 1, firstIds(50), 20, {{5, 3}, {2, -1}, {0, 4}}, {weighted, {}, replace});
+}
+
 TEST(SameBatch, HoldsOverTcpAndSharedMemory) {
   FixtureOptions fixture;
   TemporaryDirectory directory;
@@ -205,62 +236,6 @@ TEST(SameBatch, ChangesWithSeedEpochAndBatchNumber) {
   EXPECT_FALSE(cluster.sampleEpoch(0, 0, seeds, 8, 1, options, {1, 1})[0] == base[0]);
   options.seed = 8;
   EXPECT_FALSE(cluster.sampleEpoch(0, 0, seeds, 8, 0, options, {1, 1})[0] == base[0]);
-}
-
-// The 99.9 % quantile of chi-square with k degrees of freedom (Wilson, Hilferty).
-double chiSquareLimit(double k) { return k * std::pow(1 - 2 / (9 * k) + 3.09 * std::sqrt(2 / (9 * k)), 3); }
-
-// The node with most in-edges, as its owner and another machine draw from it over many batches.
-class HubDraws {
- public:
-  HubDraws() {
-    const auto dataset = makeFixtureDataset(fixture_);
-    std::map<uint64_t, std::vector<uint64_t>> inEdges;
-    for (uint64_t e = 0; e < dataset.schema.relations[0].count; ++e) inEdges[dataset.edges[0].destination[e]].push_back(e);
-    const auto hub = std::max_element(inEdges.begin(), inEdges.end(),
-                                      [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
-    hub_ = hub->first;
-    edges_ = hub->second;
-    writeFixtureStore(fixture_, 2, directory_ / "store");
-    cluster_ = std::make_unique<SamplingCluster>(directory_ / "store", 2, rpc::TransportKind::kInProcess);
-  }
-  const std::vector<uint64_t>& edges() const { return edges_; }
-
-  // How often each edge is drawn in `batches` batches; one of machines 0 and 1 owns the hub.
-  std::map<uint64_t, int> count(int machine, int batches, int64_t fanout, sampler::RelationKind kind) {
-    auto options = samplingOptions(cluster_->store().schema(), {fanout});
-    options.kinds = {kind};
-    std::map<uint64_t, int> counts;
-    for (const auto& batch : cluster_->sampleEpoch(
-             machine, 0, std::vector<uint64_t>(static_cast<size_t>(batches), hub_), 1, 0, options, {1, 4})) {
-      for (uint64_t edge : batch.relations[0].edgeIds) ++counts[edge];
-    }
-    return counts;
-  }
-
- private:
-  FixtureOptions fixture_;
-  TemporaryDirectory directory_;
-  std::unique_ptr<SamplingCluster> cluster_;
-  uint64_t hub_ = 0;
-  std::vector<uint64_t> edges_;
-};
-
-// Every in-edge of a node is drawn equally often, also by a remote owner. Draws without replacement vary less than
-// independent ones, never more.
-TEST(SampledEdges, AreUniformOverInEdges) {
-  HubDraws hub;
-  constexpr int kBatches = 3000;
-  for (auto kind : {sampler::DrawKind::kUniform, sampler::DrawKind::kUniformWithReplacement}) {
-    for (int machine : {0, 1}) {
-      const auto counts = hub.count(machine, kBatches, 3, {kind});
-      const double expected = 3.0 * kBatches / static_cast<double>(hub.edges().size());
-      double chi = 0;
-      for (const auto& [edge, count] : counts) chi += std::pow(count - expected, 2) / expected;
-      ASSERT_EQ(counts.size(), hub.edges().size());
-      EXPECT_LT(chi, chiSquareLimit(static_cast<double>(hub.edges().size()) - 1)) << "machine " << machine;
-    }
-  }
 }
 
 TEST(Exchange, SendsNothing_WhenNoRelationDrawsOrNoNodeIsRemote) {

@@ -37,7 +37,7 @@ class NeighborWire : public ::testing::Test {
   NeighborRequest validRequest() const {
     NeighborRequest request;
     request.wantEdgeIds = true;
-    request.draws = {{0, 3, 11}, {1, -1, 12}, {2, 2, 13}};
+    request.draws = {{0, 3, 11}, {1, -1, 12}, {2, 2, 13, static_cast<uint32_t>(DrawKind::kWeighted), 0}};
     request.runs = {{0, 0, 4, 0}, {1, 0, 3, 0}};
     request.rows = {0, 1, 2, 3, 0, 1, 2};
     return request;
@@ -70,6 +70,9 @@ TEST_F(NeighborWire, RefusesWhatDoesNotFitTheGraph) {
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.draws[0].relation = 3; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.draws[0].fanout = -2; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.draws[0].kind = 77; }).ok());
+  const uint32_t weighted = static_cast<uint32_t>(DrawKind::kWeighted);
+  EXPECT_TRUE(refused([&](NeighborRequest& r) { r.draws[0].kind = weighted; }).ok());
+  EXPECT_FALSE(refused([&](NeighborRequest& r) { r.draws[0].kind = weighted, r.draws[0].weight = 1; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.runs[0].nodeType = 2; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.runs[0].partition = 2; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.runs[0].count = 100; }).ok());

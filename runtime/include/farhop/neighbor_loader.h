@@ -34,6 +34,11 @@ struct NeighborLoaderOptions {
   // docs/sampling.md defines this and all other kinds of sampling.
   bool replace = false;
   std::map<std::string, bool> replaceByRelation;
+  // Name of the edge feature to draw by, in proportion to it; empty: uniformly. One integer, float32 or float64 per
+  // edge; edges of weight 0 are never drawn. Tables of 8 bytes per edge are made once per process and feature. Applies
+  // to every relation drawn from that weightByRelation (relation -> feature, or "") does not name.
+  std::string weight;
+  std::map<std::string, std::string> weightByRelation;
   int64_t batchSize = 1024;  // seeds per batch and process
   uint64_t seed = 0;         // fixes the order of the seeds and every draw
   bool shuffle = true;
@@ -50,7 +55,9 @@ struct NeighborLoaderOptions {
 class NeighborLoader {
  public:
   // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a fanout
-  // out of range, a batch size below 1, seeds that cannot be dealt as asked. Nothing is sent.
+  // out of range, a weight that is no number per edge or is negative, infinite or NaN in an own partition (the message
+  // has file and row), a batch size below 1, seeds that cannot be dealt as asked; Error(kNotFound) for a weight that a
+  // relation has not, listing those that it has. Nothing is sent.
   NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options);
   ~NeighborLoader();
   NeighborLoader(NeighborLoader&&) noexcept;
