@@ -91,7 +91,8 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
 }
 
 void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const {
-  batch->reset(work->numbering_.size(), graph_->schema().relations.size());
+  batch->reset(work->numbering_.size(),
+               options_.kinds.size() * (options_.expand == Expand::kAll ? options_.fanouts.size() : 1));
   batch->epoch = request.epoch;
   batch->step = request.step;
   batch->number = request.number;
@@ -197,7 +198,7 @@ absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBa
   const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (size_t r = 0; r < relations.size(); ++r) {
     const Frontier& frontier = work->frontiers_[relations[r].destination];
-    SampledRelation& sampled = batch->relations[r];
+    SampledRelation& sampled = rowsOf(hop, r, batch);
     const size_t edgesBefore = sampled.indices.size();
     uint64_t drawn = 0;
     for (const DrawSlice& slice : work->slices_[r]) drawn += slice.edges;
@@ -207,15 +208,15 @@ absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBa
     if (options_.fanouts[hop][r] == 0) {
       sampled.indptr.append(frontier.last - frontier.first, sampled.indptr.back());
     } else if (graph_->narrowIds(static_cast<int>(r))) {
-      appendRelation<uint32_t>(static_cast<int>(r), work, batch);
+      appendRelation<uint32_t>(static_cast<int>(r), work, &sampled);
     } else {
-      appendRelation<uint64_t>(static_cast<int>(r), work, batch);
+      appendRelation<uint64_t>(static_cast<int>(r), work, &sampled);
     }
     batch->traffic.sampledEdges += sampled.indices.size() - edgesBefore;
   }
   for (size_t type = 0; type < work->frontiers_.size(); ++type) {
     Frontier& frontier = work->frontiers_[type];
-    frontier.first = frontier.last;
+    if (options_.expand == Expand::kNew) frontier.first = frontier.last;
     frontier.last = work->numbering_[type].size();
     batch->nodesByHop[type].push_back(frontier.last);
   }
@@ -223,22 +224,21 @@ absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBa
 }
 
 template <typename Id>
-void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledBatch* batch) const {
+void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledRelation* sampled) const {
   const partition::Relation& edges = graph_->schema().relations[relation];
   const Frontier& frontier = work->frontiers_[edges.destination];
   NodeNumbering& numbering = work->numbering_[edges.source];
-  SampledRelation& sampled = batch->relations[relation];
   std::vector<DrawSlice>& slices = work->slices_[relation];  // advanced as rows are read
   uint64_t total = 0;
   for (const DrawSlice& slice : slices) total += slice.edges;
-  uint32_t* indices = sampled.indices.reserveMore(total);
-  sampled.indices.addSize(total);
-  uint32_t end = sampled.indptr.back();
+  uint32_t* indices = sampled->indices.reserveMore(total);
+  sampled->indices.addSize(total);
+  uint32_t end = sampled->indptr.back();
   const size_t rows = frontier.partitionOfRow.size();
-  uint32_t* indptr = sampled.indptr.reserveMore(rows);
-  sampled.indptr.addSize(rows);
+  uint32_t* indptr = sampled->indptr.reserveMore(rows);
+  sampled->indptr.addSize(rows);
 
-  if (options_.edgeIds) sampled.edgeIds.reserve(sampled.edgeIds.size() + total);
+  if (options_.edgeIds) sampled->edgeIds.reserve(sampled->edgeIds.size() + total);
   const auto takeRow = [&](size_t row) {
     DrawSlice& slice = slices[frontier.partitionOfRow[row]];
     const uint32_t count = *slice.counts++;
@@ -246,7 +246,7 @@ void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledBat
     slice.neighbors = neighbors + count;
     *indptr++ = end += count;
     if (options_.edgeIds) {
-      sampled.edgeIds.append(slice.edgeIds, count);
+      sampled->edgeIds.append(slice.edgeIds, count);
       slice.edgeIds += count;
     }
     return std::span<const Id>(neighbors, count);

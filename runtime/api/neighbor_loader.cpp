@@ -91,6 +91,7 @@ uint64_t fingerprintOf(const GraphCore& core, const Seeds& seeds, uint64_t numSe
     if (kind.kind == sampler::DrawKind::kUniform) continue;
     key = combineKey(combineKey(combineKey(key, r), static_cast<uint64_t>(kind.kind)), kind.weight);
   }
+  if (sampling.expand == sampler::Expand::kAll) key = combineKey(key, hashName("expand all"));
   for (uint64_t part : {sampling.seed, uint64_t{sampling.edgeIds}, deal.batchSize, uint64_t{deal.shuffle},
                         static_cast<uint64_t>(deal.deal), static_cast<uint64_t>(deal.tail),
                         static_cast<uint64_t>(deal.numMachines), static_cast<uint64_t>(deal.procsPerMachine)}) {
@@ -104,6 +105,7 @@ uint64_t fingerprintOf(const GraphCore& core, const Seeds& seeds, uint64_t numSe
 struct NeighborLoader::Impl {
   std::shared_ptr<GraphCore> core;
   size_t hops = 0;
+  bool expandsAll = false;
   bool edgeIds = false;
   std::chrono::milliseconds pullTimeout{0};
   Position position;           // after the last batch handed out
@@ -122,6 +124,7 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   sampler::SamplingOptions sampling;
   sampling.fanouts = fanoutsByHop(core, options);
   sampling.kinds = kindsOf(core, options, sampling.fanouts);
+  sampling.expand = options.expand == Expand::kAll ? sampler::Expand::kAll : sampler::Expand::kNew;
   sampling.seed = options.seed;
   sampling.edgeIds = options.edgeIds;
   sampling.requestTimeout = options.requestTimeout;
@@ -149,6 +152,7 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   impl_->position.fingerprint = combineKey(
       impl_->position.fingerprint, fingerprintOf(core, seeds, static_cast<uint64_t>(seeds.count()), sampling, deal));
   impl_->hops = sampling.fanouts.size();
+  impl_->expandsAll = options.expand == Expand::kAll;
   impl_->edgeIds = options.edgeIds;
   impl_->pullTimeout = options.requestTimeout;
   impl_->stream = std::make_unique<sampler::BatchStream>(
@@ -209,6 +213,7 @@ bool NeighborLoader::next(Batch* batch) {
   core->graph = impl_->core;
   core->sampled = sampler::BatchPool::share(impl_->stream->pool(), std::move(*sampled));
   core->hops = impl_->hops;
+  core->expandsAll = impl_->expandsAll;
   core->hasEdgeIds = impl_->edgeIds;
   core->pullTimeout = impl_->pullTimeout;
   impl_->position.step = core->sampled->step + 1;

@@ -34,7 +34,8 @@ sampler::SamplingOptions samplingOptions(const partition::Schema& schema, std::v
 std::vector<CanonicalBatch> expectSameEverywhere(const FixtureOptions& fixture, int seedType,
                                                  const std::vector<uint64_t>& seeds, uint64_t batchSize,
                                                  const std::vector<std::vector<int64_t>>& fanouts,
-                                                 const std::vector<sampler::RelationKind>& kinds = {}) {
+                                                 const std::vector<sampler::RelationKind>& kinds = {},
+                                                 sampler::Expand expand = sampler::Expand::kNew) {
   std::vector<CanonicalBatch> reference;
   for (const Layout& layout : kLayouts) {
     TemporaryDirectory directory;
@@ -47,6 +48,7 @@ std::vector<CanonicalBatch> expectSameEverywhere(const FixtureOptions& fixture, 
       }
     }
     options.kinds = kinds;
+    options.expand = expand;
     for (int machine : {0, layout.machines - 1}) {
       for (int threads : {1, 4}) {
         const auto batches = cluster.sampleEpoch(machine, seedType, seeds, batchSize, 3, options, {threads, 3});
@@ -109,6 +111,15 @@ void expectTrueToGraph(const CanonicalBatch& batch, const partition::Dataset& da
       }
     }
   }
+}
+
+// The CSRs of one hop of a batch that expands all nodes, as a batch of one hop.
+CanonicalBatch hopOf(const CanonicalBatch& batch, size_t hop, size_t relations) {
+  CanonicalBatch one = batch;
+  const auto first = batch.relations.begin() + static_cast<ptrdiff_t>(hop * relations);
+  one.relations.assign(first, first + static_cast<ptrdiff_t>(relations));
+  for (auto& nodes : one.nodesByHop) nodes = {nodes[hop], nodes[hop + 1]};
+  return one;
 }
 
 // Every sampled edge is one of the graph, between the nodes that its row and column say.
@@ -207,6 +218,57 @@ TEST(SameBatch, HoldsWithWeights) {
   }
   fixture.heterogeneous = true;
   expectSameEverywhere(fixture, 1, firstIds(50), 20, {{5, 3}, {2, -1}, {0, 4}}, {weighted, {}, replace});
+}
+
+// Every hop draws for all nodes known before it, so hop h's CSR has all of their rows, full fanouts in each, and nodes
+// that are new are those that no hop before had found.
+TEST(SameBatch, HoldsWhereEveryHopExpandsAllNodes) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.nodes = 150;
+  fixture.edges = 1500;
+  const auto dataset = makeFixtureDataset(fixture);
+  const std::vector<std::vector<int64_t>> byRelation = {{5, 3, 2}, {2, -1, 1}, {0, 4, 2}};
+  const auto batches = expectSameEverywhere(fixture, 1, firstIds(76), 20, byRelation, {}, sampler::Expand::kAll);
+  size_t redrawn = 0;
+  for (const auto& batch : batches) {
+    ASSERT_EQ(batch.relations.size(), 9u);
+    for (size_t hop = 0; hop < 3; ++hop) {
+      const CanonicalBatch one = hopOf(batch, hop, 3);
+      std::vector<int64_t> fanouts;
+      for (size_t r = 0; r < 3; ++r) {
+        fanouts.push_back(byRelation[r][hop]);
+        const auto rows = one.nodesByHop[static_cast<size_t>(dataset.schema.relations[r].destination)][0];
+        ASSERT_EQ(one.relations[r].indptr.size(), rows + 1u);
+        for (uint32_t source : one.relations[r].indices) {
+          ASSERT_LT(source, one.nodesByHop[static_cast<size_t>(dataset.schema.relations[r].source)][1]);
+        }
+      }
+      expectTrueToGraph(one, dataset, {fanouts});
+    }
+    // A seed draws anew in each hop: relation 2 takes 4 and 2, not always the same.
+    redrawn += batch.relations[5].edgeIds[0] != batch.relations[8].edgeIds[0] ? 1 : 0;
+  }
+  EXPECT_GT(redrawn, 0u);
+}
+
+// The same first hop as without, and kinds of draws do not matter to it.
+TEST(ExpandAll, SharesItsFirstHopWithExpandNew) {
+  FixtureOptions fixture;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 1, directory / "store");
+  SamplingCluster cluster(directory / "store", 1, rpc::TransportKind::kInProcess);
+  auto options = samplingOptions(cluster.store().schema(), {3, 3});
+  options.kinds = {{sampler::DrawKind::kWeighted}};
+  const auto once = cluster.sampleEpoch(0, 0, firstIds(20), 20, 0, options, {1, 1});
+  options.expand = sampler::Expand::kAll;
+  const auto all = cluster.sampleEpoch(0, 0, firstIds(20), 20, 0, options, {1, 1});
+  ASSERT_EQ(all[0].relations.size(), 2u);
+  const auto& first = all[0].relations[0];
+  ASSERT_EQ(first.indptr.size(), 21u);
+  const auto& prefix = once[0].relations[0];
+  EXPECT_TRUE(std::equal(first.indptr.begin(), first.indptr.end(), prefix.indptr.begin()));
+  EXPECT_TRUE(std::equal(first.edgeIds.begin(), first.edgeIds.end(), prefix.edgeIds.begin()));
 }
 
 TEST(SameBatch, HoldsOverTcpAndSharedMemory) {

@@ -23,12 +23,17 @@ enum class SeedDeal { kByOwner, kGlobal };
 // different steps.
 enum class EpochTail { kWrap, kDrop, kUneven };
 
+// Which nodes draw neighbours in a hop. kNew: each node once, in the hop after it was found; a batch's blocks share one
+// CSR. kAll: all nodes found so far again in every hop, each time a new draw, as DGL's blocks do; one CSR per block.
+enum class Expand { kNew, kAll };
+
 struct NeighborLoaderOptions {
   // Neighbours per node and hop; [0] is the hop next to the seeds. -1 takes all, 0 none. Applies to every
   // relation that fanoutsByRelation does not name.
   std::vector<int64_t> fanouts;
   // Relation name (or "source:name:destination") -> fanouts, of the same length.
   std::map<std::string, std::vector<int64_t>> fanoutsByRelation;
+  Expand expand = Expand::kNew;
   // With replacement: every node with neighbours gets exactly `fanout` of them (at most 65,536), repeats included.
   // Applies to every relation that replaceByRelation does not name; without effect on fanouts -1 and 0.
   // docs/sampling.md defines this and all other kinds of sampling.
