@@ -1,7 +1,6 @@
 #include "sampler/batch_sampler.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/random.h"
@@ -12,10 +11,9 @@ namespace {
 
 // Neighbours of several partitions that are brought behind each other before they are numbered.
 constexpr size_t kNumberingBuffer = 1024;
-// Blocks are indexed by int32.
-constexpr uint64_t kMaxEdges = std::numeric_limits<int32_t>::max();
 
 }  // namespace
+
 BatchWorkspace::BatchWorkspace(const PartitionedGraph& graph)
     : numbering_(graph.schema().nodeTypes.size()), frontiers_(graph.schema().nodeTypes.size()) {
   const size_t partitions = static_cast<size_t>(graph.book().numPartitions());
@@ -28,10 +26,36 @@ BatchWorkspace::BatchWorkspace(const PartitionedGraph& graph)
 
 BatchSampler::BatchSampler(std::shared_ptr<const PartitionedGraph> graph, rpc::Agent* agent, Executor* executor,
                            SamplingOptions options)
-    : graph_(std::move(graph)), agent_(agent), executor_(executor), options_(std::move(options)) {}
+    : graph_(std::move(graph)), agent_(agent), executor_(executor), options_(std::move(options)) {
+  options_.kinds.resize(graph_->schema().relations.size());
+}
 
-uint64_t BatchSampler::keyOf(const SampledBatch& batch, size_t hop, int relation) const {
-  return hopKey(options_.seed, batch.epoch, batch.number, hop, Purpose::kNeighbors, graph_->relationHash(relation));
+RelationDraw BatchSampler::drawOf(const SampledBatch& batch, size_t hop, int relation) const {
+  RelationDraw draw;
+  draw.relation = static_cast<uint32_t>(relation);
+  draw.fanout = static_cast<int32_t>(options_.fanouts[hop][relation]);
+  draw.hopKey = hopKey(options_.seed, batch.epoch, batch.number, hop, Purpose::kNeighbors, graph_->relationHash(relation));
+  draw.kind = static_cast<uint32_t>(options_.kinds[relation].kind);
+  draw.weight = options_.kinds[relation].weight;
+  return draw;
+}
+
+absl::Status BatchSampler::checkFrontier(size_t hop, const BatchWorkspace& work) const {
+  const std::vector<partition::Relation>& relations = graph_->schema().relations;
+  for (size_t r = 0; r < relations.size(); ++r) {
+    const int64_t fanout = options_.fanouts[hop][r];
+    if (fanout <= 0 || !drawsWithReplacement(options_.kinds[r].kind)) continue;
+    const Frontier& frontier = work.frontiers_[relations[r].destination];
+    if (frontier.last - frontier.first <= kMaxEdges / static_cast<uint64_t>(fanout)) continue;
+    return tooManyEdges(static_cast<int>(r));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BatchSampler::tooManyEdges(int relation) const {
+  return absl::ResourceExhaustedError(absl::StrCat("relation ", graph_->schema().relationText(relation), " has more than ",
+                                                   kMaxEdges,
+                                                   " sampled edges in one batch; use smaller fanouts or batches"));
 }
 
 Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRequest request,
@@ -40,9 +64,10 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
   std::unique_ptr<SampledBatch> batch = memory ? std::move(memory) : std::make_unique<SampledBatch>();
   numberSeeds(request, workspace, batch.get());
   for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
-    const absl::Status bucketed = bucketFrontier(workspace);
-    if (!bucketed.ok()) co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(bucketed);
-    planExchanges(*batch, hop, workspace);
+    absl::Status drawn = checkFrontier(hop, *workspace);
+    if (drawn.ok()) drawn = bucketFrontier(workspace);
+    workspace->exchanges_.clear();
+    if (drawn.ok()) planExchanges(*batch, hop, workspace);
     ReplyGroup replies(executor_);
     for (Exchange& exchange : workspace->exchanges_) {
       replies.add();
@@ -52,8 +77,9 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
       agent_->call(exchange.machine, kNeighborMethod, std::move(arrays), Deadline::after(options_.requestTimeout),
                    exchange.reply, [&replies](absl::Status status) { replies.finish(status); });
     }
-    drawOwn(*batch, hop, workspace);
-    absl::Status status = co_await replies;
+    if (drawn.ok()) drawn = drawOwn(*batch, hop, workspace);
+    absl::Status status = co_await replies;  // also after an error: the replies' memory is the workspace's
+    if (!drawn.ok()) status = drawn;
     if (status.ok()) status = collectReplies(workspace, batch.get());
     if (status.ok()) status = appendHop(hop, workspace, batch.get());
     if (!status.ok()) {
@@ -65,7 +91,8 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
 }
 
 void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const {
-  batch->reset(work->numbering_.size(), graph_->schema().relations.size());
+  batch->reset(work->numbering_.size(),
+               options_.kinds.size() * (options_.expand == Expand::kAll ? options_.fanouts.size() : 1));
   batch->epoch = request.epoch;
   batch->step = request.step;
   batch->number = request.number;
@@ -106,7 +133,6 @@ absl::Status BatchSampler::bucketFrontier(BatchWorkspace* work) const {
 }
 
 void BatchSampler::planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const {
-  work->exchanges_.clear();
   const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (int machine = 0; machine < graph_->machines(); ++machine) {
     if (machine == graph_->machine()) continue;
@@ -115,9 +141,8 @@ void BatchSampler::planExchanges(const SampledBatch& batch, size_t hop, BatchWor
     for (size_t type = 0; type < work->frontiers_.size(); ++type) {
       std::vector<RelationDraw> draws;
       for (size_t r = 0; r < relations.size(); ++r) {
-        const int64_t fanout = options_.fanouts[hop][r];
-        if (relations[r].destination != static_cast<int>(type) || fanout == 0) continue;
-        draws.push_back({static_cast<uint32_t>(r), static_cast<int32_t>(fanout), keyOf(batch, hop, static_cast<int>(r))});
+        if (relations[r].destination != static_cast<int>(type) || options_.fanouts[hop][r] == 0) continue;
+        draws.push_back(drawOf(batch, hop, static_cast<int>(r)));
       }
       if (draws.empty()) continue;
       const size_t runsBefore = request.runs.size();
@@ -135,28 +160,27 @@ void BatchSampler::planExchanges(const SampledBatch& batch, size_t hop, BatchWor
   }
 }
 
-void BatchSampler::drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const {
+absl::Status BatchSampler::drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const {
   const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (size_t r = 0; r < relations.size(); ++r) {
     const int relation = static_cast<int>(r);
     const Frontier& frontier = work->frontiers_[relations[r].destination];
     std::fill(work->slices_[r].begin(), work->slices_[r].end(), DrawSlice{});
     if (options_.fanouts[hop][r] == 0) continue;
+    const RelationDraw relationDraw = drawOf(batch, hop, relation);
     for (int k = 0; k < graph_->book().numPartitions(); ++k) {
       if (!graph_->isOwn(k) || frontier.rows[k].empty()) continue;
-      auto draw = [&]<typename Id>(DrawnNeighbors<Id>* own) {
+      auto draw = [&]<typename Id>(DrawnNeighbors<Id>* own) -> absl::Status {
         own->clear();
-        sampleUniform<Id>(graph_->view<Id>(k, relation), frontier.rows[k], keyOf(batch, hop, relation),
-                          options_.fanouts[hop][r], options_.edgeIds, own, &work->positions_);
+        FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(*graph_, k, relationDraw, frontier.rows[k], options_.edgeIds, own,
+                                                 &work->positions_));
         work->slices_[r][k] = {own->counts.data(), own->neighbors.data(), own->edgeIds.data(), own->neighbors.size()};
+        return absl::OkStatus();
       };
-      if (graph_->narrowIds(relation)) {
-        draw(&work->own32_[r][k]);
-      } else {
-        draw(&work->own64_[r][k]);
-      }
+      FARHOP_RETURN_IF_ERROR(graph_->narrowIds(relation) ? draw(&work->own32_[r][k]) : draw(&work->own64_[r][k]));
     }
   }
+  return absl::OkStatus();
 }
 
 absl::Status BatchSampler::collectReplies(BatchWorkspace* work, SampledBatch* batch) const {
@@ -181,27 +205,25 @@ absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBa
   const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (size_t r = 0; r < relations.size(); ++r) {
     const Frontier& frontier = work->frontiers_[relations[r].destination];
-    SampledRelation& sampled = batch->relations[r];
+    SampledRelation& sampled = rowsOf(hop, r, batch);
     const size_t edgesBefore = sampled.indices.size();
     uint64_t drawn = 0;
     for (const DrawSlice& slice : work->slices_[r]) drawn += slice.edges;
     if (edgesBefore + drawn > kMaxEdges) {
-      return absl::ResourceExhaustedError(absl::StrCat("relation ", graph_->schema().relationText(static_cast<int>(r)),
-                                                       " has more than ", kMaxEdges,
-                                                       " sampled edges in one batch; use smaller fanouts or batches"));
+      return tooManyEdges(static_cast<int>(r));
     }
     if (options_.fanouts[hop][r] == 0) {
       sampled.indptr.append(frontier.last - frontier.first, sampled.indptr.back());
     } else if (graph_->narrowIds(static_cast<int>(r))) {
-      appendRelation<uint32_t>(static_cast<int>(r), work, batch);
+      appendRelation<uint32_t>(static_cast<int>(r), work, &sampled);
     } else {
-      appendRelation<uint64_t>(static_cast<int>(r), work, batch);
+      appendRelation<uint64_t>(static_cast<int>(r), work, &sampled);
     }
     batch->traffic.sampledEdges += sampled.indices.size() - edgesBefore;
   }
   for (size_t type = 0; type < work->frontiers_.size(); ++type) {
     Frontier& frontier = work->frontiers_[type];
-    frontier.first = frontier.last;
+    if (options_.expand == Expand::kNew) frontier.first = frontier.last;
     frontier.last = work->numbering_[type].size();
     batch->nodesByHop[type].push_back(frontier.last);
   }
@@ -209,22 +231,21 @@ absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBa
 }
 
 template <typename Id>
-void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledBatch* batch) const {
+void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledRelation* sampled) const {
   const partition::Relation& edges = graph_->schema().relations[relation];
   const Frontier& frontier = work->frontiers_[edges.destination];
   NodeNumbering& numbering = work->numbering_[edges.source];
-  SampledRelation& sampled = batch->relations[relation];
   std::vector<DrawSlice>& slices = work->slices_[relation];  // advanced as rows are read
   uint64_t total = 0;
   for (const DrawSlice& slice : slices) total += slice.edges;
-  uint32_t* indices = sampled.indices.reserveMore(total);
-  sampled.indices.addSize(total);
-  uint32_t end = sampled.indptr.back();
+  uint32_t* indices = sampled->indices.reserveMore(total);
+  sampled->indices.addSize(total);
+  uint32_t end = sampled->indptr.back();
   const size_t rows = frontier.partitionOfRow.size();
-  uint32_t* indptr = sampled.indptr.reserveMore(rows);
-  sampled.indptr.addSize(rows);
+  uint32_t* indptr = sampled->indptr.reserveMore(rows);
+  sampled->indptr.addSize(rows);
 
-  if (options_.edgeIds) sampled.edgeIds.reserve(sampled.edgeIds.size() + total);
+  if (options_.edgeIds) sampled->edgeIds.reserve(sampled->edgeIds.size() + total);
   const auto takeRow = [&](size_t row) {
     DrawSlice& slice = slices[frontier.partitionOfRow[row]];
     const uint32_t count = *slice.counts++;
@@ -232,7 +253,7 @@ void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledBat
     slice.neighbors = neighbors + count;
     *indptr++ = end += count;
     if (options_.edgeIds) {
-      sampled.edgeIds.append(slice.edgeIds, count);
+      sampled->edgeIds.append(slice.edgeIds, count);
       slice.edgeIds += count;
     }
     return std::span<const Id>(neighbors, count);

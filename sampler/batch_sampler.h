@@ -17,9 +17,20 @@
 
 namespace farhop::sampler {
 
+// How one relation's neighbours are drawn.
+struct RelationKind {
+  DrawKind kind = DrawKind::kUniform;
+  uint32_t weight = 0;  // weightIndex() of the feature, for kinds that draw by one
+};
+
+// Which nodes a hop draws for: those that the hop before found, or all that are known.
+enum class Expand { kNew, kAll };
+
 struct SamplingOptions {
   // [hop][relation]; hop 0 is next to the seeds. -1 takes all, 0 none.
   std::vector<std::vector<int64_t>> fanouts;
+  std::vector<RelationKind> kinds;  // [relation]; empty: all uniform without replacement
+  Expand expand = Expand::kNew;
   uint64_t seed = 0;
   bool edgeIds = false;
   std::chrono::milliseconds requestTimeout{60'000};
@@ -88,14 +99,22 @@ class BatchSampler {
   absl::Status bucketFrontier(BatchWorkspace* work) const;
   // Fills work->exchanges_, one per machine that owns rows some relation draws from.
   void planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
-  void drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
+  absl::Status drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
   absl::Status collectReplies(BatchWorkspace* work, SampledBatch* batch) const;
   // Turns the hop's slices into rows of the batch's CSRs, numbering new nodes.
   // ResourceExhausted when a relation has more edges than a block can index.
   absl::Status appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const;
   template <typename Id>
-  void appendRelation(int relation, BatchWorkspace* work, SampledBatch* batch) const;
-  uint64_t keyOf(const SampledBatch& batch, size_t hop, int relation) const;
+  void appendRelation(int relation, BatchWorkspace* work, SampledRelation* sampled) const;
+  // Where a hop's rows of a relation belong.
+  SampledRelation& rowsOf(size_t hop, size_t relation, SampledBatch* batch) const {
+    const size_t relations = options_.kinds.size();
+    return batch->relations[options_.expand == Expand::kAll ? hop * relations + relation : relation];
+  }
+  RelationDraw drawOf(const SampledBatch& batch, size_t hop, int relation) const;
+  // ResourceExhausted, before anything is drawn or sent, when draws with replacement would overflow a block.
+  absl::Status checkFrontier(size_t hop, const BatchWorkspace& work) const;
+  absl::Status tooManyEdges(int relation) const;
 
   std::shared_ptr<const PartitionedGraph> graph_;
   rpc::Agent* agent_;

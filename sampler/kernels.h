@@ -20,6 +20,35 @@ struct CsrView {
   uint64_t rows = 0;
 };
 
+// One slot of a row's alias table: a draw that falls on it takes its own edge when the draw's 32-bit fraction is below
+// the threshold, and otherwise the edge at position `alias` of the row.
+struct AliasSlot {
+  uint32_t threshold = 0;
+  uint32_t alias = 0;
+};
+// The alias in all slots of a row whose weights are all zero.
+inline constexpr uint32_t kNoAlias = 0xFFFFFFFF;
+
+// Weights of a CsrView's edges: finite, not negative. Only their ratios within a row matter.
+struct WeightView {
+  const float* weights = nullptr;    // [edges]
+  const AliasSlot* slots = nullptr;  // [edges]
+};
+
+// What a draw from alias tables remembers between its stages.
+struct SlotDraw {
+  uint64_t offset;    // of the slot
+  uint32_t fraction;  // to compare with the slot's threshold
+};
+// An edge and its exponential key.
+struct KeyedEdge {
+  double key;
+  uint64_t offset;
+  bool operator<(const KeyedEdge& other) const {
+    return key < other.key || (key == other.key && offset < other.offset);
+  }
+};
+
 // A draw of all rows, in row order.
 template <typename Id>
 struct DrawnNeighbors {
@@ -42,8 +71,12 @@ class PositionSet {
   void reset(size_t count);
   // False when it was there already.
   bool insert(uint64_t position);
+  bool contains(uint64_t position) const;
 
-  std::vector<uint64_t> positions;  // of one row, for whoever draws
+  // For whoever draws.
+  std::vector<uint64_t> positions;
+  std::vector<SlotDraw> slotDraws;
+  std::vector<KeyedEdge> keyedEdges;
 
  private:
   std::vector<uint64_t> slots_;  // position + 1; 0 is free
@@ -63,9 +96,43 @@ template <typename Id>
 void sampleUniform(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t hopKey, int64_t fanout,
                    bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch);
 
+// Uniform with replacement: `fanout` independent draws from each row that has edges, each edge with the same
+// probability, also where the degree is smaller; fanout < 0 takes all once, in order. Otherwise as sampleUniform.
+template <typename Id>
+void sampleUniformWithReplacement(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t hopKey,
+                                  int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch);
+
+// Weighted with replacement: `fanout` independent draws from each row with a weight above zero, each edge with a
+// probability in proportion to its weight. fanout < 0 takes all edges with a weight above zero, once, in order.
+template <typename Id>
+void sampleWeightedWithReplacement(const CsrView<Id>& view, const WeightView& weights, std::span<const uint32_t> rows,
+                                   uint64_t hopKey, int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out,
+                                   PositionSet* scratch);
+
+// Weighted without replacement: edge after edge, each in proportion to its weight among those not drawn yet; the
+// distribution of the `fanout` smallest of independent exponential keys -log(u) / weight. All edges with a weight
+// above zero, in order, where the row has no more edges than the fanout or fanout < 0. view.edgeIds must be there.
+template <typename Id>
+void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, std::span<const uint32_t> rows, uint64_t hopKey,
+                    int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch);
+
 extern template void sampleUniform<uint32_t>(const CsrView<uint32_t>&, std::span<const uint32_t>, uint64_t, int64_t,
                                              bool, DrawnNeighbors<uint32_t>*, PositionSet*);
 extern template void sampleUniform<uint64_t>(const CsrView<uint64_t>&, std::span<const uint32_t>, uint64_t, int64_t,
                                              bool, DrawnNeighbors<uint64_t>*, PositionSet*);
+extern template void sampleUniformWithReplacement<uint32_t>(const CsrView<uint32_t>&, std::span<const uint32_t>,
+                                                            uint64_t, int64_t, bool, DrawnNeighbors<uint32_t>*,
+                                                            PositionSet*);
+extern template void sampleUniformWithReplacement<uint64_t>(const CsrView<uint64_t>&, std::span<const uint32_t>,
+                                                            uint64_t, int64_t, bool, DrawnNeighbors<uint64_t>*,
+                                                            PositionSet*);
+extern template void sampleWeighted<uint32_t>(const CsrView<uint32_t>&, const WeightView&, std::span<const uint32_t>,
+                                        uint64_t, int64_t, bool, DrawnNeighbors<uint32_t>*, PositionSet*);
+extern template void sampleWeighted<uint64_t>(const CsrView<uint64_t>&, const WeightView&, std::span<const uint32_t>,
+                                        uint64_t, int64_t, bool, DrawnNeighbors<uint64_t>*, PositionSet*);
+extern template void sampleWeightedWithReplacement<uint32_t>(const CsrView<uint32_t>&, const WeightView&, std::span<const uint32_t>,
+                                        uint64_t, int64_t, bool, DrawnNeighbors<uint32_t>*, PositionSet*);
+extern template void sampleWeightedWithReplacement<uint64_t>(const CsrView<uint64_t>&, const WeightView&, std::span<const uint32_t>,
+                                        uint64_t, int64_t, bool, DrawnNeighbors<uint64_t>*, PositionSet*);
 
 }  // namespace farhop::sampler

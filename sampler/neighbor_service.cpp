@@ -7,8 +7,8 @@ namespace {
 
 // Appends one relation's draw for all runs of its destination type.
 template <typename Id>
-void drawRuns(const NeighborRequest& request, const RelationDraw& draw, const PartitionedGraph& graph,
-              DrawnNeighbors<Id>* out, PositionSet* scratch) {
+absl::Status drawRuns(const NeighborRequest& request, const RelationDraw& draw, const PartitionedGraph& graph,
+                      DrawnNeighbors<Id>* out, PositionSet* scratch) {
   const int relation = static_cast<int>(draw.relation);
   const int destination = graph.schema().relations[relation].destination;
   size_t at = 0;
@@ -16,14 +16,15 @@ void drawRuns(const NeighborRequest& request, const RelationDraw& draw, const Pa
     const std::span<const uint32_t> rows = std::span(request.rows).subspan(at, run.count);
     at += run.count;
     if (static_cast<int>(run.nodeType) != destination) continue;
-    sampleUniform<Id>(graph.view<Id>(static_cast<int>(run.partition), relation), rows, draw.hopKey, draw.fanout,
-                      request.wantEdgeIds, out, scratch);
+    FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(graph, static_cast<int>(run.partition), draw, rows, request.wantEdgeIds,
+                                             out, scratch));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-std::vector<rpc::OutArray> serveNeighbors(const NeighborRequest& request, const PartitionedGraph& graph) {
+absl::StatusOr<std::vector<rpc::OutArray>> serveNeighbors(const NeighborRequest& request, const PartitionedGraph& graph) {
   DrawnNeighbors<uint32_t> narrow;
   DrawnNeighbors<uint64_t> wide;
   // Counts and edge ids go in request order whatever the width of the neighbours' ids.
@@ -34,15 +35,12 @@ std::vector<rpc::OutArray> serveNeighbors(const NeighborRequest& request, const 
     const auto appendTo = [&](auto* drawn) {
       drawn->counts.swap(counts);
       drawn->edgeIds.swap(edgeIds);
-      drawRuns(request, draw, graph, drawn, &scratch);
+      absl::Status status = drawRuns(request, draw, graph, drawn, &scratch);
       drawn->counts.swap(counts);
       drawn->edgeIds.swap(edgeIds);
+      return status;
     };
-    if (graph.narrowIds(static_cast<int>(draw.relation))) {
-      appendTo(&narrow);
-    } else {
-      appendTo(&wide);
-    }
+    FARHOP_RETURN_IF_ERROR(graph.narrowIds(static_cast<int>(draw.relation)) ? appendTo(&narrow) : appendTo(&wide));
   }
   std::vector<rpc::OutArray> reply;
   reply.push_back(rpc::OutArray::fromVector(std::move(counts)));
@@ -59,7 +57,12 @@ void registerNeighborService(rpc::Agent* agent, std::shared_ptr<const Partitione
       responder.fail(decoded.status());
       return;
     }
-    responder.reply(serveNeighbors(*decoded, *graph));
+    absl::StatusOr<std::vector<rpc::OutArray>> reply = serveNeighbors(*decoded, *graph);
+    if (!reply.ok()) {
+      responder.fail(reply.status());
+      return;
+    }
+    responder.reply(*std::move(reply));
   });
 }
 

@@ -70,8 +70,7 @@ absl::StatusOr<NeighborRequest> decodeNeighborRequest(std::span<const rpc::Bytes
   FARHOP_ASSIGN_OR_RETURN(request.rows, copyArray<uint32_t>(arrays[3], "rows"));
   if (request.draws.size() > graph.schema().relations.size()) return malformed("more draws than relations");
   for (const RelationDraw& draw : request.draws) {
-    if (draw.fanout < -1) return malformed(absl::StrCat("fanout ", draw.fanout));
-    if (draw.relation >= graph.schema().relations.size()) return malformed(absl::StrCat("relation ", draw.relation));
+    FARHOP_RETURN_IF_ERROR(annotate(checkDraw(draw, graph), "malformed neighbour request"));
   }
   uint64_t total = 0;
   for (const RowRun& run : request.runs) {
@@ -91,6 +90,12 @@ absl::StatusOr<NeighborRequest> decodeNeighborRequest(std::span<const rpc::Bytes
     total += run.count;
   }
   if (total != request.rows.size()) return malformed("more rows than the runs say");
+  for (const RelationDraw& draw : request.draws) {
+    if (!drawsWithReplacement(static_cast<DrawKind>(draw.kind)) || draw.fanout <= 0) continue;
+    if (total > kMaxEdges / static_cast<uint64_t>(draw.fanout)) {
+      return malformed(absl::StrCat(draw.fanout, " draws with replacement from ", total, " rows"));
+    }
+  }
   return request;
 }
 

@@ -2,7 +2,7 @@
 //
 // Request arrays, little-endian:
 //   0  NeighborRequestHeader
-//   1  RelationDraw[R]: relations to draw from, each with its fanout and the key of this hop
+//   1  RelationDraw[R]: relations to draw from, each with its fanout, its kind and the key of this hop
 //   2  RowRun[N]: (node type, partition, count): whose rows follow
 //   3  u32[sum of counts]: local indices in run order
 // Reply arrays:
@@ -19,6 +19,7 @@
 
 #include "base/status.h"
 #include "rpc/bytes.h"
+#include "sampler/neighbor_draw.h"
 #include "sampler/partitioned_graph.h"
 
 namespace farhop::sampler {
@@ -31,11 +32,6 @@ inline constexpr uint32_t kWantEdgeIds = 1;
 struct NeighborRequestHeader {
   uint32_t flags = 0;
   uint32_t reserved = 0;
-};
-struct RelationDraw {
-  uint32_t relation = 0;
-  int32_t fanout = 0;
-  uint64_t hopKey = 0;
 };
 struct RowRun {
   uint32_t nodeType = 0;

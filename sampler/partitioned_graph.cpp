@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/random.h"
+#include "partition/layout.h"
 
 namespace farhop::sampler {
 
@@ -57,6 +58,31 @@ CsrView<Id> PartitionedGraph::view(int partition, int relation) const {
   view.originalIds = shards_[partition]->originalIds(schema().relations[relation].destination).data();
   view.rows = edges.rows();
   return view;
+}
+
+absl::Status PartitionedGraph::checkWeight(int relation, uint32_t feature) const {
+  const std::vector<partition::FeatureSpec>& features = schema().relations[relation].features;
+  if (feature >= features.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("relation ", schema().relationText(relation), " has ", features.size(),
+                                                   " features, no number ", feature));
+  }
+  return EdgeWeights::checkFeature(features[feature]);
+}
+
+EdgeWeightsCache::Result PartitionedGraph::edgeWeights(int relation, uint32_t feature) const {
+  return weights_.get(relation, feature, [&]() -> EdgeWeightsCache::Result {
+    FARHOP_RETURN_IF_ERROR(checkWeight(relation, feature));
+    const std::string& name = schema().relations[relation].features[feature].name;
+    auto made = std::make_shared<EdgeWeightsCache::Partitions>(shards_.size());
+    for (int k : ownPartitions()) {
+      const partition::FeatureTable* const table = shards_[k]->edgeFeature(relation, name);
+      const std::string file =
+          absl::StrCat(store_->directory(), "/", partition::edgeFeaturePath(schema(), k, relation, name));
+      if (table == nullptr) return absl::FailedPreconditionError(absl::StrCat(file, " is missing; copy it again"));
+      FARHOP_ASSIGN_OR_RETURN((*made)[k], EdgeWeights::make(shards_[k]->relation(relation), *table, file));
+    }
+    return std::shared_ptr<const EdgeWeightsCache::Partitions>(std::move(made));
+  });
 }
 
 template CsrView<uint32_t> PartitionedGraph::view<uint32_t>(int, int) const;

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "partition/graph_store.h"
+#include "sampler/edge_weights.h"
 #include "sampler/kernels.h"
 
 namespace farhop::sampler {
@@ -39,6 +40,12 @@ class PartitionedGraph {
   template <typename Id>
   CsrView<Id> view(int partition, int relation) const;
 
+  // OK when feature `feature` of the relation (its index in the schema) can be drawn by: one number per edge.
+  absl::Status checkWeight(int relation, uint32_t feature) const;
+  // Checked weights and tables of the own partitions by a feature that checkWeight() accepts. Made at the first call
+  // and kept; until then they cost nothing. InvalidArgument naming file and row for a weight that is none.
+  EdgeWeightsCache::Result edgeWeights(int relation, uint32_t feature) const;
+
   // Key parts of names: hash of "source:name:destination", hash of the type's name.
   uint64_t relationHash(int relation) const { return relationHashes_[relation]; }
   uint64_t nodeTypeHash(int type) const { return typeHashes_[type]; }
@@ -52,6 +59,7 @@ class PartitionedGraph {
   std::vector<bool> narrow_;
   std::vector<uint64_t> relationHashes_;
   std::vector<uint64_t> typeHashes_;
+  EdgeWeightsCache weights_;
 };
 
 }  // namespace farhop::sampler

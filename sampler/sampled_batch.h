@@ -38,10 +38,12 @@ struct SampledBatch {
 
   std::vector<PodVector<uint64_t>> nodes;         // [node type][nodes] gids, seeds first, then hop by hop
   std::vector<std::vector<uint32_t>> nodesByHop;  // [node type][hops + 1]: nodes known before hop h
-  std::vector<SampledRelation> relations;         // [relation]
+  // [relation]; where all nodes are expanded again in every hop, [hop * relations + relation], each with the rows of
+  // all nodes known before the hop.
+  std::vector<SampledRelation> relations;
   BatchTraffic traffic;
 
-  // Empties it for `nodeTypes` and `relationCount`, keeping its memory for the next batch.
+  // Empties it for `nodeTypes` and `relationCount` (the length of `relations`), keeping its memory for the next batch.
   void reset(size_t nodeTypes, size_t relationCount);
 };
 

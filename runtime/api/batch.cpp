@@ -118,6 +118,7 @@ int64_t Block::numDst(const std::string& nodeType) const {
 
 namespace {
 
+// A block's edges of one relation: a prefix of the batch's CSR, or all of its hop's own.
 struct RelationPrefix {
   const sampler::SampledRelation* edges;
   int64_t rows;
@@ -127,8 +128,11 @@ struct RelationPrefix {
 RelationPrefix prefixOf(const BatchCore& batch, int layer, const std::string& name) {
   const int relation = batch.graph->relation(name);
   const int destination = batch.graph->graph->schema().relations[relation].destination;
-  const sampler::SampledRelation& edges = batch.sampled->relations[relation];
-  const int64_t rows = batch.sampled->nodesByHop[destination][batch.hops - static_cast<size_t>(layer) - 1];
+  const size_t hop = batch.hops - static_cast<size_t>(layer) - 1;
+  const size_t relations = batch.graph->graph->schema().relations.size();
+  const sampler::SampledRelation& edges =
+      batch.sampled->relations[(batch.expandsAll ? hop * relations : 0) + static_cast<size_t>(relation)];
+  const int64_t rows = batch.sampled->nodesByHop[destination][hop];
   return {&edges, rows, edges.indptr[static_cast<size_t>(rows)]};
 }
 

@@ -51,6 +51,7 @@ struct BatchCore {
   std::shared_ptr<GraphCore> graph;
   std::shared_ptr<const sampler::SampledBatch> sampled;
   size_t hops = 0;
+  bool expandsAll = false;  // each hop has CSRs of its own
   bool hasEdgeIds = false;
   std::chrono::milliseconds pullTimeout{60'000};
 

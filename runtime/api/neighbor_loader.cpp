@@ -42,6 +42,33 @@ std::vector<std::vector<int64_t>> fanoutsByHop(const GraphCore& core, const Neig
   return fanouts;
 }
 
+std::vector<sampler::RelationKind> kindsOf(const GraphCore& core, const NeighborLoaderOptions& options,
+                                           const std::vector<std::vector<int64_t>>& fanouts) {
+  const partition::Schema& schema = core.graph->schema();
+  std::vector<bool> replace(schema.relations.size(), options.replace);
+  for (const auto& [name, own] : options.replaceByRelation) replace[static_cast<size_t>(core.relation(name))] = own;
+  std::vector<std::string> weights(schema.relations.size(), options.weight);
+  for (const auto& [name, own] : options.weightByRelation) weights[static_cast<size_t>(core.relation(name))] = own;
+  std::vector<sampler::RelationKind> kinds(schema.relations.size());
+  for (size_t r = 0; r < kinds.size(); ++r) {
+    const int relation = static_cast<int>(r);
+    bool draws = false;
+    for (const auto& hop : fanouts) {
+      draws = draws || hop[r] != 0;
+      if (!replace[r] || hop[r] <= sampler::kMaxFanoutWithReplacement) continue;
+      refuse(absl::StrCat("fanout ", hop[r], " of relation '", schema.relationText(relation),
+                          "' is too large with replacement; at most ", sampler::kMaxFanoutWithReplacement));
+    }
+    using Kind = sampler::DrawKind;
+    kinds[r].kind = replace[r] ? Kind::kUniformWithReplacement : Kind::kUniform;
+    if (!draws || weights[r].empty()) continue;
+    kinds[r].kind = replace[r] ? Kind::kWeightedWithReplacement : Kind::kWeighted;
+    kinds[r].weight = valueOrThrow(sampler::weightIndex(*core.graph, relation, weights[r]));
+    valueOrThrow(core.graph->edgeWeights(relation, kinds[r].weight));  // checked and made before the first batch
+  }
+  return kinds;
+}
+
 // A loader's position, as NeighborLoader::state() writes it: little-endian, fixed size.
 struct Position {
   char magic[8] = {'F', 'H', 'P', 'L', 'O', 'A', 'D', '1'};
@@ -59,6 +86,12 @@ uint64_t fingerprintOf(const GraphCore& core, const Seeds& seeds, uint64_t numSe
     for (int64_t fanout : hop) key = combineKey(key, static_cast<uint64_t>(fanout));
     key = combineKey(key, hop.size());
   }
+  for (size_t r = 0; r < sampling.kinds.size(); ++r) {
+    const sampler::RelationKind& kind = sampling.kinds[r];
+    if (kind.kind == sampler::DrawKind::kUniform) continue;
+    key = combineKey(combineKey(combineKey(key, r), static_cast<uint64_t>(kind.kind)), kind.weight);
+  }
+  if (sampling.expand == sampler::Expand::kAll) key = combineKey(key, hashName("expand all"));
   for (uint64_t part : {sampling.seed, uint64_t{sampling.edgeIds}, deal.batchSize, uint64_t{deal.shuffle},
                         static_cast<uint64_t>(deal.deal), static_cast<uint64_t>(deal.tail),
                         static_cast<uint64_t>(deal.numMachines), static_cast<uint64_t>(deal.procsPerMachine)}) {
@@ -72,6 +105,7 @@ uint64_t fingerprintOf(const GraphCore& core, const Seeds& seeds, uint64_t numSe
 struct NeighborLoader::Impl {
   std::shared_ptr<GraphCore> core;
   size_t hops = 0;
+  bool expandsAll = false;
   bool edgeIds = false;
   std::chrono::milliseconds pullTimeout{0};
   Position position;           // after the last batch handed out
@@ -89,6 +123,8 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   if (options.requestTimeout.count() < 1) refuse("requestTimeout must be at least 1 ms");
   sampler::SamplingOptions sampling;
   sampling.fanouts = fanoutsByHop(core, options);
+  sampling.kinds = kindsOf(core, options, sampling.fanouts);
+  sampling.expand = options.expand == Expand::kAll ? sampler::Expand::kAll : sampler::Expand::kNew;
   sampling.seed = options.seed;
   sampling.edgeIds = options.edgeIds;
   sampling.requestTimeout = options.requestTimeout;
@@ -116,6 +152,7 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   impl_->position.fingerprint = combineKey(
       impl_->position.fingerprint, fingerprintOf(core, seeds, static_cast<uint64_t>(seeds.count()), sampling, deal));
   impl_->hops = sampling.fanouts.size();
+  impl_->expandsAll = options.expand == Expand::kAll;
   impl_->edgeIds = options.edgeIds;
   impl_->pullTimeout = options.requestTimeout;
   impl_->stream = std::make_unique<sampler::BatchStream>(
@@ -176,6 +213,7 @@ bool NeighborLoader::next(Batch* batch) {
   core->graph = impl_->core;
   core->sampled = sampler::BatchPool::share(impl_->stream->pool(), std::move(*sampled));
   core->hops = impl_->hops;
+  core->expandsAll = impl_->expandsAll;
   core->hasEdgeIds = impl_->edgeIds;
   core->pullTimeout = impl_->pullTimeout;
   impl_->position.step = core->sampled->step + 1;

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -34,7 +33,9 @@ sampler::SamplingOptions samplingOptions(const partition::Schema& schema, std::v
 // partition. Returns that.
 std::vector<CanonicalBatch> expectSameEverywhere(const FixtureOptions& fixture, int seedType,
                                                  const std::vector<uint64_t>& seeds, uint64_t batchSize,
-                                                 const std::vector<std::vector<int64_t>>& fanouts) {
+                                                 const std::vector<std::vector<int64_t>>& fanouts,
+                                                 const std::vector<sampler::RelationKind>& kinds = {},
+                                                 sampler::Expand expand = sampler::Expand::kNew) {
   std::vector<CanonicalBatch> reference;
   for (const Layout& layout : kLayouts) {
     TemporaryDirectory directory;
@@ -46,6 +47,8 @@ std::vector<CanonicalBatch> expectSameEverywhere(const FixtureOptions& fixture, 
         for (size_t r = 0; r < fanouts.size(); ++r) options.fanouts[hop][r] = fanouts[r][hop];
       }
     }
+    options.kinds = kinds;
+    options.expand = expand;
     for (int machine : {0, layout.machines - 1}) {
       for (int threads : {1, 4}) {
         const auto batches = cluster.sampleEpoch(machine, seedType, seeds, batchSize, 3, options, {threads, 3});
@@ -110,6 +113,30 @@ void expectTrueToGraph(const CanonicalBatch& batch, const partition::Dataset& da
   }
 }
 
+// The CSRs of one hop of a batch that expands all nodes, as a batch of one hop.
+CanonicalBatch hopOf(const CanonicalBatch& batch, size_t hop, size_t relations) {
+  CanonicalBatch one = batch;
+  const auto first = batch.relations.begin() + static_cast<ptrdiff_t>(hop * relations);
+  one.relations.assign(first, first + static_cast<ptrdiff_t>(relations));
+  for (auto& nodes : one.nodesByHop) nodes = {nodes[hop], nodes[hop + 1]};
+  return one;
+}
+
+// Every sampled edge is one of the graph, between the nodes that its row and column say.
+void expectEdgesOfGraph(const CanonicalBatch& batch, const partition::Dataset& dataset) {
+  for (size_t r = 0; r < batch.relations.size(); ++r) {
+    const partition::Relation& relation = dataset.schema.relations[r];
+    const auto& sampled = batch.relations[r];
+    for (size_t row = 0; row + 1 < sampled.indptr.size(); ++row) {
+      for (uint32_t i = sampled.indptr[row]; i < sampled.indptr[row + 1]; ++i) {
+        ASSERT_LT(sampled.edgeIds[i], relation.count);
+        ASSERT_EQ(dataset.edges[r].destination[sampled.edgeIds[i]], batch.nodes[relation.destination][row]);
+        ASSERT_EQ(dataset.edges[r].source[sampled.edgeIds[i]], batch.nodes[relation.source][sampled.indices[i]]);
+      }
+    }
+  }
+}
+
 std::vector<std::vector<int64_t>> sameForAll(const std::vector<int64_t>& byHop, size_t relations) {
   std::vector<std::vector<int64_t>> fanouts;
   for (int64_t fanout : byHop) fanouts.emplace_back(relations, fanout);
@@ -160,6 +187,90 @@ TEST(SameBatch, HoldsForFanoutsBeyondTheDegree_All_AndNone) {
   }
 }
 
+// With replacement every node with in-edges gets its fanout, however few they are.
+TEST(SameBatch, HoldsWithReplacement) {
+  const sampler::RelationKind replace{sampler::DrawKind::kUniformWithReplacement};
+  FixtureOptions fixture;
+  fixture.nodes = 100;
+  for (const auto& batch : expectSameEverywhere(fixture, 0, firstIds(100), 32, {{4, 40, 2}}, {replace})) {
+    const auto& edges = batch.relations[0];
+    for (size_t row = 0; row < batch.nodesByHop[0][1]; ++row) {
+      const uint32_t count = edges.indptr[row + 1] - edges.indptr[row];
+      EXPECT_TRUE(count == 0 || count == (row < batch.nodesByHop[0][0] ? 4u : 40u));
+    }
+  }
+  fixture.heterogeneous = true;
+  expectSameEverywhere(fixture, 1, firstIds(50), 20, {{5, 3}, {2, -1}, {0, 4}}, {replace, {}, replace});
+}
+
+// By the fixture's weights, which are the edge ids: edge 0 of relation 0 weighs nothing.
+TEST(SameBatch, HoldsWithWeights) {
+  const sampler::RelationKind weighted{sampler::DrawKind::kWeighted}, replace{sampler::DrawKind::kWeightedWithReplacement};
+  FixtureOptions fixture;
+  fixture.nodes = 100;
+  fixture.edges = 1500;
+  const auto dataset = makeFixtureDataset(fixture);
+  for (const auto kind : {weighted, replace}) {
+    for (const auto& batch : expectSameEverywhere(fixture, 0, firstIds(100), 50, {{2, 20, -1}}, {kind})) {
+      EXPECT_EQ(std::count(batch.relations[0].edgeIds.begin(), batch.relations[0].edgeIds.end(), 0u), 0);
+      expectEdgesOfGraph(batch, dataset);
+    }
+  }
+  fixture.heterogeneous = true;
+  expectSameEverywhere(fixture, 1, firstIds(50), 20, {{5, 3}, {2, -1}, {0, 4}}, {weighted, {}, replace});
+}
+
+// Every hop draws for all nodes known before it, so hop h's CSR has all of their rows, full fanouts in each, and nodes
+// that are new are those that no hop before had found.
+TEST(SameBatch, HoldsWhereEveryHopExpandsAllNodes) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.nodes = 150;
+  fixture.edges = 1500;
+  const auto dataset = makeFixtureDataset(fixture);
+  const std::vector<std::vector<int64_t>> byRelation = {{5, 3, 2}, {2, -1, 1}, {0, 4, 2}};
+  const auto batches = expectSameEverywhere(fixture, 1, firstIds(76), 20, byRelation, {}, sampler::Expand::kAll);
+  size_t redrawn = 0;
+  for (const auto& batch : batches) {
+    ASSERT_EQ(batch.relations.size(), 9u);
+    for (size_t hop = 0; hop < 3; ++hop) {
+      const CanonicalBatch one = hopOf(batch, hop, 3);
+      std::vector<int64_t> fanouts;
+      for (size_t r = 0; r < 3; ++r) {
+        fanouts.push_back(byRelation[r][hop]);
+        const auto rows = one.nodesByHop[static_cast<size_t>(dataset.schema.relations[r].destination)][0];
+        ASSERT_EQ(one.relations[r].indptr.size(), rows + 1u);
+        for (uint32_t source : one.relations[r].indices) {
+          ASSERT_LT(source, one.nodesByHop[static_cast<size_t>(dataset.schema.relations[r].source)][1]);
+        }
+      }
+      expectTrueToGraph(one, dataset, {fanouts});
+    }
+    // A seed draws anew in each hop: relation 2 takes 4 and 2, not always the same.
+    redrawn += batch.relations[5].edgeIds[0] != batch.relations[8].edgeIds[0] ? 1 : 0;
+  }
+  EXPECT_GT(redrawn, 0u);
+}
+
+// The same first hop as without, and kinds of draws do not matter to it.
+TEST(ExpandAll, SharesItsFirstHopWithExpandNew) {
+  FixtureOptions fixture;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 1, directory / "store");
+  SamplingCluster cluster(directory / "store", 1, rpc::TransportKind::kInProcess);
+  auto options = samplingOptions(cluster.store().schema(), {3, 3});
+  options.kinds = {{sampler::DrawKind::kWeighted}};
+  const auto once = cluster.sampleEpoch(0, 0, firstIds(20), 20, 0, options, {1, 1});
+  options.expand = sampler::Expand::kAll;
+  const auto all = cluster.sampleEpoch(0, 0, firstIds(20), 20, 0, options, {1, 1});
+  ASSERT_EQ(all[0].relations.size(), 2u);
+  const auto& first = all[0].relations[0];
+  ASSERT_EQ(first.indptr.size(), 21u);
+  const auto& prefix = once[0].relations[0];
+  EXPECT_TRUE(std::equal(first.indptr.begin(), first.indptr.end(), prefix.indptr.begin()));
+  EXPECT_TRUE(std::equal(first.edgeIds.begin(), first.edgeIds.end(), prefix.edgeIds.begin()));
+}
+
 TEST(SameBatch, HoldsOverTcpAndSharedMemory) {
   FixtureOptions fixture;
   TemporaryDirectory directory;
@@ -187,35 +298,6 @@ TEST(SameBatch, ChangesWithSeedEpochAndBatchNumber) {
   EXPECT_FALSE(cluster.sampleEpoch(0, 0, seeds, 8, 1, options, {1, 1})[0] == base[0]);
   options.seed = 8;
   EXPECT_FALSE(cluster.sampleEpoch(0, 0, seeds, 8, 0, options, {1, 1})[0] == base[0]);
-}
-
-// Every in-edge of a node is drawn equally often over many batches, also by a remote owner. Chi-square at
-// 99.9 %, for the node with most in-edges.
-TEST(SampledEdges, AreUniformOverInEdges) {
-  FixtureOptions fixture;
-  const auto dataset = makeFixtureDataset(fixture);
-  std::map<uint64_t, int> degree;
-  for (uint64_t e = 0; e < dataset.schema.relations[0].count; ++e) ++degree[dataset.edges[0].destination[e]];
-  const auto hub = std::max_element(degree.begin(), degree.end(), [](auto& a, auto& b) { return a.second < b.second; });
-  TemporaryDirectory directory;
-  writeFixtureStore(fixture, 2, directory / "store");
-  SamplingCluster cluster(directory / "store", 2, rpc::TransportKind::kInProcess);
-  const auto options = samplingOptions(cluster.store().schema(), {3});
-  constexpr int kBatches = 3000;
-  for (int machine : {0, 1}) {
-    const auto batches = cluster.sampleEpoch(machine, 0, std::vector<uint64_t>(kBatches, hub->first), 1, 0, options, {1, 4});
-    std::map<uint64_t, int> counts;
-    for (const auto& batch : batches) {
-      for (uint64_t edge : batch.relations[0].edgeIds) ++counts[edge];
-    }
-    const double expected = 3.0 * kBatches / hub->second;
-    double chi = 0;
-    for (const auto& [edge, count] : counts) chi += std::pow(count - expected, 2) / expected;
-    ASSERT_EQ(static_cast<int>(counts.size()), hub->second);
-    // Wilson-Hilferty approximation of the quantile; draws without replacement vary less, never more.
-    const double k = hub->second - 1;
-    EXPECT_LT(chi, k * std::pow(1 - 2 / (9 * k) + 3.09 * std::sqrt(2 / (9 * k)), 3)) << "machine " << machine;
-  }
 }
 
 TEST(Exchange, SendsNothing_WhenNoRelationDrawsOrNoNodeIsRemote) {

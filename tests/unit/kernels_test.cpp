@@ -105,5 +105,67 @@ TEST(SampleUniform, CarriesTheEdgeIdOfEachNeighbor) {
   EXPECT_EQ(drawn.neighbors[0], 103u);
 }
 
+// Rows of every degree up to 99, neighbours and edge ids by position.
+struct SteppedRows {
+  SteppedRows() {
+    indptr.push_back(0);
+    for (uint64_t row = 0; row < 100; ++row) {
+      rows.push_back(static_cast<uint32_t>(row));
+      originalIds.push_back(1'000 + row);
+      indptr.push_back(indptr.back() + row);
+    }
+    for (uint64_t i = 0; i < indptr.back(); ++i) {
+      neighbors.push_back(static_cast<uint32_t>(i));
+      edgeIds.push_back(i + 7);
+    }
+  }
+  CsrView<uint32_t> view() const {
+    return {indptr.data(), neighbors.data(), edgeIds.data(), originalIds.data(), rows.size()};
+  }
+  std::vector<uint64_t> indptr, edgeIds, originalIds;
+  std::vector<uint32_t> neighbors, rows;
+};
+
+TEST(SampleUniformWithReplacement, DrawsTheFanoutFromEachRowThatHasEdges) {
+  const SteppedRows graph;
+  PositionSet scratch;
+  for (int64_t fanout : {-1, 0, 1, 5, 64, 3'000}) {
+    DrawnNeighbors<uint32_t> drawn;
+    sampleUniformWithReplacement(graph.view(), graph.rows, 5, fanout, true, &drawn, &scratch);
+    ASSERT_EQ(drawn.counts.size(), graph.rows.size());
+    size_t at = 0;
+    for (uint32_t row : graph.rows) {
+      ASSERT_EQ(drawn.counts[row], row == 0 ? 0 : fanout < 0 ? row : static_cast<uint64_t>(fanout));
+      for (uint32_t i = 0; i < drawn.counts[row]; ++i, ++at) {
+        ASSERT_GE(drawn.neighbors[at], graph.indptr[row]);
+        ASSERT_LT(drawn.neighbors[at], graph.indptr[row + 1]);
+        ASSERT_EQ(drawn.edgeIds[at], drawn.neighbors[at] + 7);
+      }
+    }
+    ASSERT_EQ(at, drawn.neighbors.size());
+  }
+}
+
+// Every ordered pair of 5 positions is equally likely, repeats included: 25 cells, 99.9 % quantile with 24 degrees
+// of freedom 51.2.
+TEST(SampleUniformWithReplacement, MakesEveryPairEquallyLikely) {
+  const uint64_t indptr[] = {0, 5};
+  const uint32_t neighbors[] = {0, 1, 2, 3, 4};
+  const uint64_t ids[] = {3};
+  const uint32_t row[] = {0};
+  PositionSet scratch;
+  std::vector<int> counts(25);
+  constexpr int kDraws = 25'000;
+  for (uint64_t batch = 0; batch < kDraws; ++batch) {
+    DrawnNeighbors<uint32_t> drawn;
+    sampleUniformWithReplacement<uint32_t>({indptr, neighbors, nullptr, ids, 1}, row,
+                                           hopKey(1, 0, batch, 0, Purpose::kTest, 4), 2, false, &drawn, &scratch);
+    ++counts[drawn.neighbors[0] * 5 + drawn.neighbors[1]];
+  }
+  double chi = 0;
+  for (int count : counts) chi += std::pow(count - kDraws / 25.0, 2) / (kDraws / 25.0);
+  EXPECT_LT(chi, 51.2);
+}
+
 }  // namespace
 }  // namespace farhop::sampler

@@ -37,7 +37,7 @@ class NeighborWire : public ::testing::Test {
   NeighborRequest validRequest() const {
     NeighborRequest request;
     request.wantEdgeIds = true;
-    request.draws = {{0, 3, 11}, {1, -1, 12}, {2, 2, 13}};
+    request.draws = {{0, 3, 11}, {1, -1, 12}, {2, 2, 13, static_cast<uint32_t>(DrawKind::kWeighted), 0}};
     request.runs = {{0, 0, 4, 0}, {1, 0, 3, 0}};
     request.rows = {0, 1, 2, 3, 0, 1, 2};
     return request;
@@ -53,7 +53,7 @@ TEST_F(NeighborWire, ReadsBackWhatItWrote) {
   EXPECT_TRUE(decoded->wantEdgeIds);
   EXPECT_EQ(decoded->rows, validRequest().rows);
   EXPECT_EQ(decoded->draws[1].fanout, -1);
-  const auto reply = received(serveNeighbors(*decoded, *graph_));
+  const auto reply = received(*serveNeighbors(*decoded, *graph_));
   auto slices = sliceNeighborReply(validRequest(), reply, *graph_);
   ASSERT_TRUE(slices.ok()) << slices.status();
   EXPECT_NE((*slices)[0][0].counts, nullptr);  // follows: user -> user
@@ -68,6 +68,11 @@ TEST_F(NeighborWire, RefusesWhatDoesNotFitTheGraph) {
   };
   EXPECT_TRUE(refused([](NeighborRequest&) {}).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.draws[0].relation = 3; }).ok());
+  EXPECT_FALSE(refused([](NeighborRequest& r) { r.draws[0].fanout = -2; }).ok());
+  EXPECT_FALSE(refused([](NeighborRequest& r) { r.draws[0].kind = 77; }).ok());
+  const uint32_t weighted = static_cast<uint32_t>(DrawKind::kWeighted);
+  EXPECT_TRUE(refused([&](NeighborRequest& r) { r.draws[0].kind = weighted; }).ok());
+  EXPECT_FALSE(refused([&](NeighborRequest& r) { r.draws[0].kind = weighted, r.draws[0].weight = 1; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.runs[0].nodeType = 2; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.runs[0].partition = 2; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.runs[0].count = 100; }).ok());
@@ -78,12 +83,25 @@ TEST_F(NeighborWire, RefusesWhatDoesNotFitTheGraph) {
   EXPECT_NE(foreign.message().find("not served by machine 0"), std::string::npos);
 }
 
+// With replacement the degree bounds nothing: a short request must not make the owner produce gigabytes.
+TEST_F(NeighborWire, RefusesMoreDrawsWithReplacementThanABlockHolds) {
+  NeighborRequest request = validRequest();
+  request.draws = {{0, 65'536, 11, static_cast<uint32_t>(DrawKind::kUniformWithReplacement), 0}};
+  EXPECT_TRUE(decodeNeighborRequest(received(encodeNeighborRequest(request)), *graph_).ok());
+  request.draws[0].fanout = 65'537;
+  EXPECT_FALSE(decodeNeighborRequest(received(encodeNeighborRequest(request)), *graph_).ok());
+  request.draws[0].fanout = 65'536;
+  request.rows.assign(32'768, 0);
+  request.runs = {{0, 0, 32'768, 0}};
+  EXPECT_FALSE(decodeNeighborRequest(received(encodeNeighborRequest(request)), *graph_).ok());
+}
+
 // Random damage to requests and replies: an answer, never a crash or a read out of bounds (ASan runs this).
 TEST_F(NeighborWire, AnswersAnyDamage) {
   std::mt19937 random(99);
   const auto request = validRequest();
   const auto sent = encodeNeighborRequest(request);
-  const auto reply = serveNeighbors(request, *graph_);
+  const auto reply = *serveNeighbors(request, *graph_);
   const auto damage = [&](std::vector<rpc::Bytes> arrays) {
     for (uint32_t edits = 1 + random() % 3; edits > 0; --edits) {
       rpc::Bytes& array = arrays[random() % arrays.size()];
@@ -102,7 +120,7 @@ TEST_F(NeighborWire, AnswersAnyDamage) {
     auto decoded = decodeNeighborRequest(damage(received(sent)), *graph_);
     if (decoded.ok()) {
       ++accepted;
-      serveNeighbors(*decoded, *graph_);
+      (void)serveNeighbors(*decoded, *graph_);
     }
     (void)sliceNeighborReply(request, damage(received(reply)), *graph_);
   }

@@ -56,7 +56,7 @@ class FeatureHandle {
   std::shared_ptr<FeatureState> state_;
 };
 
-// One message-passing layer: a view of a batch's prefix, no copies. For each relation, row i is destination
+// One message-passing layer: a view of a batch's prefix (with Expand::kAll, of its hop's own arrays), no copies. For each relation, row i is destination
 // node i of the relation's destination type; indices are source nodes. Destination nodes are a prefix of
 // source nodes of the same type. Relations and node types may be left out where the graph has one.
 class Block {

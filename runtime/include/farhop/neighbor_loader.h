@@ -23,12 +23,27 @@ enum class SeedDeal { kByOwner, kGlobal };
 // different steps.
 enum class EpochTail { kWrap, kDrop, kUneven };
 
+// Which nodes draw neighbours in a hop. kNew: each node once, in the hop after it was found; a batch's blocks share one
+// CSR. kAll: all nodes found so far again in every hop, each time a new draw, as DGL's blocks do; one CSR per block.
+enum class Expand { kNew, kAll };
+
 struct NeighborLoaderOptions {
   // Neighbours per node and hop; [0] is the hop next to the seeds. -1 takes all, 0 none. Applies to every
   // relation that fanoutsByRelation does not name.
   std::vector<int64_t> fanouts;
   // Relation name (or "source:name:destination") -> fanouts, of the same length.
   std::map<std::string, std::vector<int64_t>> fanoutsByRelation;
+  Expand expand = Expand::kNew;
+  // With replacement: every node with neighbours gets exactly `fanout` of them (at most 65,536), repeats included.
+  // Applies to every relation that replaceByRelation does not name; without effect on fanouts -1 and 0.
+  // docs/sampling.md defines this and all other kinds of sampling.
+  bool replace = false;
+  std::map<std::string, bool> replaceByRelation;
+  // Name of the edge feature to draw by, in proportion to it; empty: uniformly. One integer, float32 or float64 per
+  // edge; edges of weight 0 are never drawn. Tables of 8 bytes per edge are made once per process and feature. Applies
+  // to every relation drawn from that weightByRelation (relation -> feature, or "") does not name.
+  std::string weight;
+  std::map<std::string, std::string> weightByRelation;
   int64_t batchSize = 1024;  // seeds per batch and process
   uint64_t seed = 0;         // fixes the order of the seeds and every draw
   bool shuffle = true;
@@ -44,8 +59,10 @@ struct NeighborLoaderOptions {
 // options, seeds and graph give the same batches on any number of partitions and sampler threads.
 class NeighborLoader {
  public:
-  // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a batch size
-  // below 1, seeds that cannot be dealt as asked. Nothing is sent.
+  // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a fanout
+  // out of range, a weight that is no number per edge or is negative, infinite or NaN in an own partition (the message
+  // has file and row), a batch size below 1, seeds that cannot be dealt as asked; Error(kNotFound) for a weight that a
+  // relation has not, listing those that it has. Nothing is sent.
   NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options);
   ~NeighborLoader();
   NeighborLoader(NeighborLoader&&) noexcept;

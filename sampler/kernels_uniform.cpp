@@ -1,3 +1,4 @@
+// Uniform without replacement.
 #include "sampler/kernels.h"
 
 #include <algorithm>
@@ -5,14 +6,13 @@
 #include <limits>
 
 #include "base/random.h"
+#include "sampler/kernel_chunks.h"
 
 namespace farhop::sampler {
 namespace {
 
 // Up to this many positions a scan of those drawn beats a hash table.
 constexpr int64_t kLinearScanFanout = 48;
-// Rows whose memory is asked for ahead of their use, so that cache misses overlap.
-constexpr size_t kPrefetchRows = 64;
 
 }  // namespace
 
@@ -30,6 +30,12 @@ bool PositionSet::insert(uint64_t position) {
     }
     if (slots_[slot] == position + 1) return false;
   }
+}
+
+bool PositionSet::contains(uint64_t position) const {
+  size_t slot = mix64(position) & mask_;
+  while (slots_[slot] != 0 && slots_[slot] != position + 1) slot = (slot + 1) & mask_;
+  return slots_[slot] != 0;
 }
 
 void drawPositions(uint64_t key, uint64_t degree, int64_t fanout, std::vector<uint64_t>* positions,
@@ -67,13 +73,6 @@ void drawPositions(uint64_t key, uint64_t degree, int64_t fanout, std::vector<ui
 
 namespace {
 
-void prefetchRows(const uint64_t* indptr, const uint64_t* originalIds, std::span<const uint32_t> rows) {
-  for (uint32_t row : rows) {
-    __builtin_prefetch(indptr + row);
-    __builtin_prefetch(originalIds + row);
-  }
-}
-
 // Floyd's draw of `wanted` of `degree` > wanted positions, as offsets into the edge arrays. The positions drawn
 // so far are compared with all at once: a fixed number of lanes, so that the compiler makes vector compares of
 // them; lanes not drawn yet hold what no position is.
@@ -102,14 +101,11 @@ void sampleFew(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t
   Id* neighbors = out->neighbors.reserveMore(rows.size() * fanout);
   uint64_t* edgeIds = wantEdgeIds ? out->edgeIds.reserveMore(rows.size() * fanout) : nullptr;
   size_t drawn = 0;
-  const auto chunkFrom = [&](size_t first) {
-    return rows.subspan(std::min(first, rows.size()), std::min(kPrefetchRows, rows.size() - std::min(first, rows.size())));
-  };
-  prefetchRows(view.indptr, view.originalIds, chunkFrom(0));
+  prefetchRows(view.indptr, view.originalIds, chunkOf(rows, 0, kPrefetchRows));
   for (size_t first = 0; first < rows.size(); first += kPrefetchRows) {
-    prefetchRows(view.indptr, view.originalIds, chunkFrom(first + kPrefetchRows));
+    prefetchRows(view.indptr, view.originalIds, chunkOf(rows, first + kPrefetchRows, kPrefetchRows));
     size_t edges = 0;
-    for (uint32_t row : chunkFrom(first)) {
+    for (uint32_t row : chunkOf(rows, first, kPrefetchRows)) {
       const uint64_t from = view.indptr[row], degree = view.indptr[row + 1] - from;
       const uint32_t count = static_cast<uint32_t>(std::min<uint64_t>(degree, fanout));
       if (degree <= fanout) {

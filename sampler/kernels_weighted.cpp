@@ -1,0 +1,230 @@
+// Weighted, with and without replacement.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/random.h"
+#include "sampler/kernel_chunks.h"
+#include "sampler/kernels.h"
+
+namespace farhop::sampler {
+namespace {
+
+// Up to this many positions a scan of those drawn beats a hash table.
+constexpr uint64_t kLinearScanFanout = 48;
+// Rows with more edges than this many times the fanout are tried through the alias table first.
+constexpr uint64_t kScanFactor = 4;
+
+// -log(u) for u in (0, 1). Of exactly rounded operations only, so that the same bits come out on every machine: the
+// C library's log may differ in the last place from one processor to the next.
+double negativeLog(double u) {
+  uint64_t bits = std::bit_cast<uint64_t>(u);
+  // u = m * 2^e with m in [sqrt(1/2), sqrt(2)).
+  constexpr uint64_t kSqrtHalfMantissa = 0x6A09E667F3BCDULL;
+  const uint64_t mantissa = bits & 0xFFFFFFFFFFFFFULL;
+  int64_t exponent = static_cast<int64_t>(bits >> 52) - 1023;
+  const bool halve = mantissa >= kSqrtHalfMantissa;
+  exponent += halve ? 1 : 0;
+  const double m = std::bit_cast<double>(mantissa | (halve ? uint64_t{1022} << 52 : uint64_t{1023} << 52));
+  // log(m) = 2 artanh((m - 1) / (m + 1))
+  const double s = (m - 1) / (m + 1), z = s * s;
+  double series = 1.0 / 19;
+  for (int odd = 17; odd >= 1; odd -= 2) series = series * z + 1.0 / odd;
+  return -(static_cast<double>(exponent) * 0x1.62e42fefa39efp-1 + 2 * s * series);
+}
+
+// The two parts of one random number: a slot of `degree`, and a fraction to compare with its threshold.
+SlotDraw drawSlot(KeyedRandom* random, uint64_t from, uint64_t degree) {
+  const Uint128 product = static_cast<Uint128>(random->next()) * degree;
+  return {from + static_cast<uint64_t>(product >> 64), static_cast<uint32_t>(static_cast<uint64_t>(product) >> 32)};
+}
+
+// Where the drawn edge lies; kNoEdge when all weights of the row are zero.
+constexpr uint64_t kNoEdge = std::numeric_limits<uint64_t>::max();
+uint64_t resolve(const AliasSlot* slots, SlotDraw draw, uint64_t from) {
+  const AliasSlot slot = slots[draw.offset];
+  if (draw.fraction < slot.threshold) return draw.offset;
+  return slot.alias == kNoAlias ? kNoEdge : from + slot.alias;
+}
+
+// Appends to `offsets` the `wanted` edges with the smallest exponential keys among those with a positive weight that
+// `isTaken` does not name, in order of their keys. Returns the new end. `best` is a heap, the largest key first.
+template <typename Id, typename IsTaken>
+uint64_t* drawByKeys(const CsrView<Id>& view, const float* weights, uint32_t row, uint64_t rowKey, uint64_t wanted,
+                     const IsTaken& isTaken, std::vector<KeyedEdge>* best, uint64_t* offsets) {
+  best->clear();
+  for (uint64_t e = view.indptr[row]; e < view.indptr[row + 1]; ++e) {
+    const double weight = static_cast<double>(weights[e]);
+    if (!(weight > 0)) continue;
+    const double u = (static_cast<double>(nodeKey(rowKey, view.edgeIds[e]) >> 12) + 0.5) * 0x1.0p-52;
+    const bool full = best->size() == wanted;
+    // -log(u) > 1 - u: most edges of a long row need no logarithm.
+    if (full && 1 - u >= best->front().key * weight) continue;
+    const KeyedEdge entry{negativeLog(u) / weight, e};
+    if ((full && !(entry < best->front())) || isTaken(e)) continue;
+    if (full) {
+      std::pop_heap(best->begin(), best->end());
+      best->back() = entry;
+    } else {
+      best->push_back(entry);
+    }
+    std::push_heap(best->begin(), best->end());
+  }
+  std::sort_heap(best->begin(), best->end());
+  for (const KeyedEdge& entry : *best) *offsets++ = entry.offset;
+  return offsets;
+}
+
+// One row's draw without replacement, from `tries` draws of its alias table (none: by keys alone). Returns the end.
+// The next edge that is not drawn yet has the distribution of the next smallest key, however many tries it takes; so
+// keys can take over after any number of them.
+template <typename Id>
+uint64_t* drawDistinct(const CsrView<Id>& view, const WeightView& weights, uint32_t row, uint64_t rowKey, uint64_t wanted,
+                       std::span<const SlotDraw> tries, PositionSet* scratch, uint64_t* offsets) {
+  uint64_t* next = offsets;
+  const bool hashed = wanted > kLinearScanFanout && !tries.empty();
+  if (hashed) scratch->reset(wanted);
+  for (const SlotDraw& draw : tries) {
+    const uint64_t edge = resolve(weights.slots, draw, view.indptr[row]);
+    if (edge == kNoEdge) return next;
+    const bool isNew = hashed ? scratch->insert(edge) : std::find(offsets, next, edge) == next;
+    if (!isNew) continue;
+    *next++ = edge;
+    if (static_cast<uint64_t>(next - offsets) == wanted) return next;
+  }
+  const uint64_t* const taken = next;
+  const auto isTaken = [&](uint64_t edge) {
+    return hashed ? scratch->contains(edge) : std::find<const uint64_t*>(offsets, taken, edge) != taken;
+  };
+  return drawByKeys(view, weights.weights, row, rowKey, wanted - static_cast<uint64_t>(next - offsets), isTaken,
+                    &scratch->keyedEdges, next);
+}
+
+// All edges with a positive weight, in row order; or none.
+template <typename Id>
+void takeAll(const CsrView<Id>& view, const WeightView& weights, std::span<const uint32_t> rows, bool any,
+             bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  std::vector<uint64_t>& offsets = scratch->positions;
+  for (uint32_t row : rows) {
+    offsets.clear();
+    for (uint64_t e = view.indptr[row]; any && e < view.indptr[row + 1]; ++e) {
+      if (weights.weights[e] > 0) offsets.push_back(e);
+    }
+    out->counts.push_back(static_cast<uint32_t>(offsets.size()));
+    appendEdges(view, offsets, wantEdgeIds, out);
+  }
+}
+
+}  // namespace
+
+template <typename Id>
+void sampleWeightedWithReplacement(const CsrView<Id>& view, const WeightView& weights, std::span<const uint32_t> rows,
+                                   uint64_t hopKey, int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out,
+                                   PositionSet* scratch) {
+  if (fanout <= 0) return takeAll(view, weights, rows, fanout != 0, wantEdgeIds, out, scratch);
+  const uint64_t wanted = static_cast<uint64_t>(fanout);
+  const size_t size = chunkRows(wanted);
+  std::vector<SlotDraw>& draws = scratch->slotDraws;
+  draws.resize(size * wanted);
+  std::vector<uint64_t>& offsets = scratch->positions;
+  offsets.resize(size * wanted);
+  uint32_t* counts = out->counts.reserveMore(rows.size());
+  prefetchRows(view.indptr, view.originalIds, chunkOf(rows, 0, size));
+  for (size_t first = 0; first < rows.size(); first += size) {
+    prefetchRows(view.indptr, view.originalIds, chunkOf(rows, first + size, size));
+    SlotDraw* draw = draws.data();
+    for (uint32_t row : chunkOf(rows, first, size)) {
+      const uint64_t from = view.indptr[row], degree = view.indptr[row + 1] - from;
+      if (degree == 0) continue;
+      KeyedRandom random(nodeKey(hopKey, view.originalIds[row]));
+      for (uint64_t i = 0; i < wanted; ++i) {
+        *draw = drawSlot(&random, from, degree);
+        __builtin_prefetch(weights.slots + draw++->offset);
+      }
+    }
+    draw = draws.data();
+    uint64_t* next = offsets.data();
+    for (uint32_t row : chunkOf(rows, first, size)) {
+      const uint64_t from = view.indptr[row];
+      const uint64_t* const before = next;
+      for (uint64_t i = 0; i < wanted && view.indptr[row + 1] != from; ++i) {
+        const uint64_t edge = resolve(weights.slots, *draw++, from);
+        if (edge == kNoEdge) continue;  // as all others of this row
+        *next = edge;
+        __builtin_prefetch(view.neighbors + *next++);
+      }
+      *counts++ = static_cast<uint32_t>(next - before);
+    }
+    appendEdges(view, {offsets.data(), next}, wantEdgeIds, out);
+  }
+  out->counts.addSize(rows.size());
+}
+
+template <typename Id>
+void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, std::span<const uint32_t> rows, uint64_t hopKey,
+                    int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  if (fanout <= 0) return takeAll(view, weights, rows, fanout != 0, wantEdgeIds, out, scratch);
+  const uint64_t wanted = static_cast<uint64_t>(fanout);
+  const uint64_t tries = wanted + wanted / 2 + 4;
+  const size_t size = chunkRows(wanted);
+  const auto triesOf = [&](uint64_t degree) { return degree > kScanFactor * wanted ? tries : 0; };
+  std::vector<SlotDraw>& draws = scratch->slotDraws;
+  std::vector<uint64_t>& offsets = scratch->positions;
+  uint32_t* counts = out->counts.reserveMore(rows.size());
+  prefetchRows(view.indptr, view.originalIds, chunkOf(rows, 0, size));
+  for (size_t first = 0; first < rows.size(); first += size) {
+    prefetchRows(view.indptr, view.originalIds, chunkOf(rows, first + size, size));
+    draws.clear();
+    uint64_t edges = 0;
+    for (uint32_t row : chunkOf(rows, first, size)) {
+      const uint64_t from = view.indptr[row], degree = view.indptr[row + 1] - from;
+      edges += std::min(degree, wanted);
+      if (triesOf(degree) == 0) {
+        const uint64_t ahead = std::min<uint64_t>(degree, kChunkEdges);
+        for (uint64_t e = from; e < from + ahead; e += 8) __builtin_prefetch(view.edgeIds + e);
+        for (uint64_t e = from; e < from + ahead; e += 16) __builtin_prefetch(weights.weights + e);
+        continue;
+      }
+      KeyedRandom random(nodeKey(hopKey, view.originalIds[row]));
+      for (uint64_t i = 0; i < tries; ++i) {
+        draws.push_back(drawSlot(&random, from, degree));
+        __builtin_prefetch(weights.slots + draws.back().offset);
+      }
+    }
+    offsets.resize(std::max<size_t>(offsets.size(), edges));
+    std::span<const SlotDraw> left = draws;
+    uint64_t* next = offsets.data();
+    for (uint32_t row : chunkOf(rows, first, size)) {
+      const uint64_t from = view.indptr[row], to = view.indptr[row + 1];
+      const uint64_t* const before = next;
+      if (to - from <= wanted) {
+        for (uint64_t e = from; e < to; ++e) {
+          if (weights.weights[e] > 0) *next++ = e;
+        }
+      } else {
+        const size_t used = static_cast<size_t>(triesOf(to - from));
+        next = drawDistinct(view, weights, row, nodeKey(hopKey, view.originalIds[row]), wanted, left.first(used), scratch,
+                            next);
+        left = left.subspan(used);
+      }
+      for (const uint64_t* edge = before; edge < next; ++edge) __builtin_prefetch(view.neighbors + *edge);
+      *counts++ = static_cast<uint32_t>(next - before);
+    }
+    appendEdges(view, {offsets.data(), next}, wantEdgeIds, out);
+  }
+  out->counts.addSize(rows.size());
+}
+
+template void sampleWeighted<uint32_t>(const CsrView<uint32_t>&, const WeightView&, std::span<const uint32_t>, uint64_t,
+                                       int64_t, bool, DrawnNeighbors<uint32_t>*, PositionSet*);
+template void sampleWeighted<uint64_t>(const CsrView<uint64_t>&, const WeightView&, std::span<const uint32_t>, uint64_t,
+                                       int64_t, bool, DrawnNeighbors<uint64_t>*, PositionSet*);
+template void sampleWeightedWithReplacement<uint32_t>(const CsrView<uint32_t>&, const WeightView&,
+                                                      std::span<const uint32_t>, uint64_t, int64_t, bool,
+                                                      DrawnNeighbors<uint32_t>*, PositionSet*);
+template void sampleWeightedWithReplacement<uint64_t>(const CsrView<uint64_t>&, const WeightView&,
+                                                      std::span<const uint32_t>, uint64_t, int64_t, bool,
+                                                      DrawnNeighbors<uint64_t>*, PositionSet*);
+
+}  // namespace farhop::sampler

@@ -1,0 +1,65 @@
+// One relation's draw from one own partition, whatever its kind: the same code for the own frontier and for what
+// other machines ask.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+#include "sampler/kernels.h"
+#include "sampler/partitioned_graph.h"
+
+namespace farhop::sampler {
+
+// How neighbours are drawn. Values are on the wire. docs/sampling.md defines each.
+enum class DrawKind : uint32_t {
+  kUniform = 0,
+  kUniformWithReplacement = 1,
+  kWeighted = 2,
+  kWeightedWithReplacement = 3,
+};
+
+constexpr bool drawsWithReplacement(DrawKind kind) {
+  return kind == DrawKind::kUniformWithReplacement || kind == DrawKind::kWeightedWithReplacement;
+}
+constexpr bool drawsByWeight(DrawKind kind) {
+  return kind == DrawKind::kWeighted || kind == DrawKind::kWeightedWithReplacement;
+}
+
+// With replacement a row's draw is not bounded by its degree, so something else must bound what a request costs.
+inline constexpr int64_t kMaxFanoutWithReplacement = 65'536;
+// Blocks are indexed by int32.
+inline constexpr uint64_t kMaxEdges = std::numeric_limits<int32_t>::max();
+
+// What one relation draws in one hop, as it travels.
+struct RelationDraw {
+  uint32_t relation = 0;
+  int32_t fanout = 0;  // -1: all
+  uint64_t hopKey = 0;
+  uint32_t kind = 0;    // DrawKind
+  uint32_t weight = 0;  // index of the relation's feature that is the weight, for kinds that draw by one; else 0
+};
+
+// InvalidArgument unless the graph can be drawn from like this: relation, fanout, kind, weight.
+absl::Status checkDraw(const RelationDraw& draw, const PartitionedGraph& graph);
+
+// The index of a relation's feature by which it can be drawn. NotFound or InvalidArgument say what the store has.
+absl::StatusOr<uint32_t> weightIndex(const PartitionedGraph& graph, int relation, const std::string& feature);
+
+// Appends the draw of `rows` of an own partition to `out`. The draw must have passed checkDraw(); fails
+// when the partition's weights are none.
+template <typename Id>
+absl::Status drawNeighbors(const PartitionedGraph& graph, int partition, const RelationDraw& draw,
+                           std::span<const uint32_t> rows, bool wantEdgeIds, DrawnNeighbors<Id>* out,
+                           PositionSet* scratch);
+
+extern template absl::Status drawNeighbors<uint32_t>(const PartitionedGraph&, int, const RelationDraw&,
+                                                     std::span<const uint32_t>, bool, DrawnNeighbors<uint32_t>*,
+                                                     PositionSet*);
+extern template absl::Status drawNeighbors<uint64_t>(const PartitionedGraph&, int, const RelationDraw&,
+                                                     std::span<const uint32_t>, bool, DrawnNeighbors<uint64_t>*,
+                                                     PositionSet*);
+
+}  // namespace farhop::sampler

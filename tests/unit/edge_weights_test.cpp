@@ -1,0 +1,85 @@
+#include "sampler/edge_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "partition/store_writer.h"
+#include "sampler/neighbor_draw.h"
+#include "tests/fixture_graphs.h"
+#include "tests/temporary_directory.h"
+
+namespace farhop::sampler {
+namespace {
+
+// A store of one relation, whose edge feature "w" holds `values`.
+template <typename T>
+std::shared_ptr<const PartitionedGraph> graphWith(const std::vector<T>& values, DType dtype, const std::string& directory,
+                                                  bool addReverse = false) {
+  farhop::testing::FixtureOptions fixture;
+  fixture.edges = values.size();
+  partition::Dataset dataset = farhop::testing::makeFixtureDataset(fixture);
+  dataset.schema.relations[0].features[0].dtype = dtype;
+  auto shared = std::make_shared<const std::vector<T>>(values);
+  dataset.edgeFeatures[0][0] = {reinterpret_cast<const std::byte*>(shared->data()), values.size(), shared, "test"};
+  auto assignment = partition::assignPartitions(dataset, {});
+  EXPECT_TRUE(assignment.ok()) << assignment.status();
+  partition::StoreWriterOptions writer;
+  writer.directory = directory;
+  writer.addReverse = addReverse;
+  const absl::Status written = partition::writeStore(dataset, *assignment, writer);
+  EXPECT_TRUE(written.ok()) << written;
+  return *PartitionedGraph::open(*partition::GraphStore::open(directory), 0, 1);
+}
+
+TEST(EdgeWeights, NameFileAndRowAndEdge_WhenAWeightIsNone) {
+  for (float bad : {-1.0F, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    farhop::testing::TemporaryDirectory directory;
+    std::vector<float> values(300, 1.0F);
+    values[217] = bad;
+    const auto graph = graphWith(values, DType::kFloat32, directory / "store");
+    const absl::Status status = graph->edgeWeights(0, 0).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("feat/w.npy, row "), std::string::npos) << status;
+    EXPECT_NE(status.message().find("(original edge 217)"), std::string::npos) << status;
+    EXPECT_EQ(graph->edgeWeights(0, 0).status(), status);  // asked again: the same answer
+  }
+}
+
+TEST(EdgeWeights, KeepTheirRatios_WhateverTheType) {
+  std::vector<double> wide(300);
+  std::vector<int16_t> integers(300);
+  for (size_t i = 0; i < 300; ++i) {
+    integers[i] = static_cast<int16_t>(i % 11);
+    wide[i] = static_cast<double>(integers[i]) * 1e300;  // beyond float32
+  }
+  farhop::testing::TemporaryDirectory directory;
+  const auto a = graphWith(wide, DType::kFloat64, directory / "a");
+  const auto b = graphWith(integers, DType::kInt16, directory / "b");
+  const auto ofA = a->edgeWeights(0, 0), ofB = b->edgeWeights(0, 0);
+  ASSERT_TRUE(ofA.ok() && ofB.ok()) << ofA.status() << ofB.status();
+  const WeightView viewA = (**ofA)[0]->view(), viewB = (**ofB)[0]->view();
+  for (size_t e = 0; e < 300; ++e) {
+    EXPECT_FLOAT_EQ(viewA.weights[e], viewB.weights[e]);
+    EXPECT_EQ(viewA.weights[e] == 0, integers[a->shard(0)->relation(0).edgeIds[e]] == 0);
+  }
+}
+
+TEST(WeightIndex, SaysWhatTheStoreHas) {
+  farhop::testing::TemporaryDirectory directory;
+  const auto graph = graphWith(std::vector<float>(300, 1.0F), DType::kFloat32, directory / "store", true);
+  EXPECT_EQ(*weightIndex(*graph, 0, "w"), 0u);
+  const absl::Status unknown = weightIndex(*graph, 0, "wieght").status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(unknown.message().find("it has: w"), std::string::npos) << unknown;
+  const absl::Status reverse = weightIndex(*graph, 1, "w").status();
+  EXPECT_NE(reverse.message().find("forward relation only"), std::string::npos) << reverse;
+  const auto bits = graphWith(std::vector<uint8_t>(300, 1), DType::kBool, directory / "bool");
+  const absl::Status unsuited = weightIndex(*bits, 0, "w").status();
+  EXPECT_EQ(unsuited.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(unsuited.message().find("holds 1 x bool"), std::string::npos) << unsuited;
+}
+
+}  // namespace
+}  // namespace farhop::sampler
