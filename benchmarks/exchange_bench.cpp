@@ -91,6 +91,7 @@ class ExchangeReport {
 
   static double edges(const ExchangePass& pass) { return static_cast<double>(pass.edges); }
   static double batches(const ExchangePass& pass) { return static_cast<double>(pass.batches); }
+  static double processor(const ExchangePass& pass) { return static_cast<double>(pass.processorNs); }
   static double remoteEdges(const ExchangePass& pass) { return static_cast<double>(pass.remoteEdges); }
 
   void addCase(size_t at) {
@@ -105,6 +106,12 @@ class ExchangeReport {
                return sum(passes, edges) / seconds(passes) / processes() / machines_[0].localEdgesPerSecond[repetition];
              }),
         "x local per core");
+    row(over(at,
+             [this](const auto& passes, size_t repetition) {
+               return sum(passes, edges) / (sum(passes, processor) * 1e-9) /
+                      machines_[0].localEdgesPerProcessorSecond[repetition];
+             }),
+        "x local per processor time");
     row(over(at, [](const auto& passes, size_t) { return sum(passes, batches) / seconds(passes); }), "batches/s");
     row(ratio(at, remoteEdges, edges), "remote share");
     row(ratio(at, [](const ExchangePass& pass) { return pass.payloadBytes; }, remoteEdges), "payload bytes/remote edge");
@@ -113,10 +120,10 @@ class ExchangeReport {
     row(ratio(at, [](const ExchangePass& pass) { return pass.messagesSent; }, batches), "messages/batch");
     row(over(at,
              [this](const auto& passes, size_t) {
-               return sum(passes, [](const ExchangePass& pass) { return pass.processorNs; }) * 1e-9 / seconds(passes) /
-                      processes();
+               return sum(passes, processor) * 1e-9 / seconds(passes) / processes();
              }),
         "share of core");
+    row(ratio(at, [](const ExchangePass& pass) { return pass.faults; }, batches), "faults/batch");
   }
 
   // Microseconds per batch of its own, in the mean over all processes: a process serves as many as it samples.
@@ -146,7 +153,7 @@ class ExchangeReport {
       }
       return std::max<int64_t>(rest, 0);
     });
-    addTime(at, "processor time", [](const ExchangePass& pass) { return pass.processorNs; });
+    addTime(at, "processor time", processor);
     for (const auto& entry : machines_[0].passes[at][0].threadsNs) {
       addTime(at, absl::StrCat("thread ", entry.first), [&entry](const ExchangePass& pass) {
         const auto found = pass.threadsNs.find(entry.first);

@@ -1,6 +1,7 @@
 #include "benchmarks/exchange_machine.h"
 
 #include <dirent.h>
+#include <sys/resource.h>
 
 #include <ctime>
 #include <fstream>
@@ -61,6 +62,7 @@ struct Reading {
   sampler::StageClock::Sums stages{};
   std::map<std::string, int64_t> threads;
   int64_t processorNs = 0;
+  uint64_t faults = 0;
 };
 
 class ExchangeMachine {
@@ -75,10 +77,15 @@ class ExchangeMachine {
     FARHOP_RETURN_IF_ERROR(makeStreams());
     FARHOP_RETURN_IF_ERROR(warmUp());
     for (int repetition = 0; repetition < options_.repetitions; ++repetition) {
-      FARHOP_RETURN_IF_ERROR(measureAlone());
-      // Each time another case comes first, so that none is always measured in the wake of the same one.
-      for (size_t i = 0; i < streams_.size(); ++i) {
-        const size_t at = (static_cast<size_t>(repetition) + i) % streams_.size();
+      if (limit_ != nullptr) limit_->measure();
+      // Each time another case comes first, so that none is always measured in the wake of the same one. Local
+      // sampling is one of them.
+      for (size_t i = 0; i <= streams_.size(); ++i) {
+        const size_t at = (static_cast<size_t>(repetition) + i) % (streams_.size() + 1);
+        if (at == streams_.size()) {
+          FARHOP_RETURN_IF_ERROR(timeLocal());
+          continue;
+        }
         FARHOP_ASSIGN_OR_RETURN(ExchangePass pass, timeEpoch(*streams_[at]));
         result_.passes[at].push_back(std::move(pass));
       }
@@ -184,17 +191,18 @@ class ExchangeMachine {
     return absl::OkStatus();
   }
 
-  // The limit and the local rate, on process 0's core while the others wait.
-  absl::Status measureAlone() {
+  // Process 0 samples alone, with all partitions its own; the others wait.
+  absl::Status timeLocal() {
     FARHOP_RETURN_IF_ERROR(meet());
     if (rank_ == 0) {
-      limit_->measure();
       const PerfCounters counters;
       const Pass pass = timePass(*local_, *plan_, {0, options_.batches}, counters);
       FARHOP_RETURN_IF_ERROR(pass.status);
-      result_.localEdgesPerSecond.push_back(static_cast<double>(pass.edges) / pass.seconds);
+      const double edges = static_cast<double>(pass.edges);
+      result_.localEdgesPerSecond.push_back(edges / pass.seconds);
+      result_.localEdgesPerProcessorSecond.push_back(edges / std::chrono::duration<double>(pass.usage.cpuTime).count());
     }
-    return absl::OkStatus();
+    return meet();
   }
 
   template <typename Use>
@@ -228,6 +236,7 @@ class ExchangeMachine {
     pass.messagesSent = after.traffic.messagesSent - before.traffic.messagesSent;
     pass.requestsSent = after.traffic.callsSent - before.traffic.callsSent;
     pass.processorNs = after.processorNs - before.processorNs;
+    pass.faults = after.faults - before.faults;
     for (size_t stage = 0; stage < after.stages.size(); ++stage) {
       pass.stagesNs.push_back((after.stages[stage] - before.stages[stage]).count());
     }
@@ -244,6 +253,9 @@ class ExchangeMachine {
     reading.stages = stages_.sums();
     reading.threads = threadTimes();
     reading.processorNs = processorNanoseconds();
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    reading.faults = static_cast<uint64_t>(usage.ru_minflt + usage.ru_majflt);
     return reading;
   }
 
@@ -273,7 +285,7 @@ nlohmann::json toJson(const ExchangePass& pass) {
   return {{"start", pass.startNs}, {"end", pass.endNs}, {"batches", pass.batches}, {"edges", pass.edges},
           {"remoteEdges", pass.remoteEdges}, {"payloadBytes", pass.payloadBytes}, {"bytesSent", pass.bytesSent},
           {"messagesSent", pass.messagesSent}, {"requestsSent", pass.requestsSent},
-          {"processor", pass.processorNs}, {"stages", pass.stagesNs}, {"threads", pass.threadsNs}};
+          {"processor", pass.processorNs}, {"faults", pass.faults}, {"stages", pass.stagesNs}, {"threads", pass.threadsNs}};
 }
 
 ExchangePass passFrom(const nlohmann::json& json) {
@@ -288,6 +300,7 @@ ExchangePass passFrom(const nlohmann::json& json) {
   json.at("messagesSent").get_to(pass.messagesSent);
   json.at("requestsSent").get_to(pass.requestsSent);
   json.at("processor").get_to(pass.processorNs);
+  json.at("faults").get_to(pass.faults);
   json.at("stages").get_to(pass.stagesNs);
   json.at("threads").get_to(pass.threadsNs);
   return pass;
@@ -302,6 +315,7 @@ std::string encodeMachineResult(const MachineResult& result) {
     for (const ExchangePass& pass : passes) list.push_back(toJson(pass));
   }
   return nlohmann::json{{"passes", cases}, {"checksum", result.checksum}, {"local", result.localEdgesPerSecond},
+                        {"localProcessor", result.localEdgesPerProcessorSecond},
                         {"smallPageReads", result.smallPageReads}, {"hugePageReads", result.hugePageReads},
                         {"limitChecksum", result.limitChecksum}}.dump();
 }
@@ -316,6 +330,7 @@ absl::StatusOr<MachineResult> decodeMachineResult(const std::string& text) {
     }
     json.at("checksum").get_to(result.checksum);
     json.at("local").get_to(result.localEdgesPerSecond);
+    json.at("localProcessor").get_to(result.localEdgesPerProcessorSecond);
     json.at("smallPageReads").get_to(result.smallPageReads);
     json.at("hugePageReads").get_to(result.hugePageReads);
     json.at("limitChecksum").get_to(result.limitChecksum);

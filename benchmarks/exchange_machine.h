@@ -35,6 +35,7 @@ struct ExchangePass {
   uint64_t messagesSent = 0;   // by the transport: each has one or more requests or replies
   uint64_t requestsSent = 0;
   int64_t processorNs = 0;     // of all threads, until the last process was done
+  uint64_t faults = 0;         // page faults of the process
   std::vector<int64_t> stagesNs;               // [Stage]
   std::map<std::string, int64_t> threadsNs;    // processor time by thread name
 
@@ -45,7 +46,7 @@ struct MachineResult {
   std::vector<std::vector<ExchangePass>> passes;  // [case as in underWay][repetition]
   uint64_t checksum = 0;                          // of its batches, the same through the exchange and locally
   // Of process 0, per repetition.
-  std::vector<double> localEdgesPerSecond;
+  std::vector<double> localEdgesPerSecond, localEdgesPerProcessorSecond;
   std::vector<double> smallPageReads, hugePageReads;
   uint64_t limitChecksum = 0;
 };

@@ -30,7 +30,8 @@ EXPECTED = {
                  ("local", "edges/s"), ("process 0", "edges/s"), ("process 1", "edges/s"),
                  ("processor time", "us/batch"), ("stage none", "us/batch")}
                 | {(f"exchange, {n} under way", unit) for n in (1, 2, 4, 8)
-                   for unit in ("edges/s", "x local per core", "batches/s", "remote share", "payload bytes/remote edge",
+                   for unit in ("edges/s", "x local per core", "x local per processor time",
+                                "batches/s", "faults/batch", "remote share", "payload bytes/remote edge",
                                 "bytes/remote edge", "requests/batch", "messages/batch", "share of core")}
                 | {(f"stage {name}", "us/batch")
                    for name in ("bucket", "serialize", "own draw", "wait", "check replies", "relabel", "serve: decode",
