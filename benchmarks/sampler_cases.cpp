@@ -134,6 +134,12 @@ void touchGraph(const PartitionedGraph& graph, bool edgeIds) {
   }
 }
 
+uint64_t digestOf(const PartitionedGraph& graph, const SampledBatch& batch) {
+  Digest digest;
+  addBatch(graph, batch, &digest);
+  return digest.value();
+}
+
 Pass timePass(BatchMaker& maker, const BatchPlan& plan, BatchRange range, const PerfCounters& counters) {
   Pass pass;
   std::unique_ptr<SampledBatch> held;

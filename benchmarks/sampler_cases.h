@@ -70,6 +70,9 @@ struct Pass {
 // Samples the range on the calling thread. A batch lives until the next one is made, as in a trainer.
 Pass timePass(BatchMaker& maker, const BatchPlan& plan, BatchRange range, const PerfCounters& counters);
 
+// Digest of all of one batch, in original ids. `graph` must have all partitions.
+uint64_t digestOf(const sampler::PartitionedGraph& graph, const sampler::SampledBatch& batch);
+
 // Samples the range untimed and digests all of every batch: original ids in order of numbering, rows,
 // columns, edge ids. Equal for equal batches on any partitioning.
 absl::StatusOr<uint64_t> checksumPass(BatchMaker& maker, const sampler::PartitionedGraph& graph,

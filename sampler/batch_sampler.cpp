@@ -62,10 +62,12 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
                                                                          BatchWorkspace* workspace,
                                                                          std::unique_ptr<SampledBatch> memory) const {
   std::unique_ptr<SampledBatch> batch = memory ? std::move(memory) : std::make_unique<SampledBatch>();
+  StageTimer stages(options_.stageClock);
   numberSeeds(request, workspace, batch.get());
   for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
     absl::Status drawn = checkFrontier(hop, *workspace);
     if (drawn.ok()) drawn = bucketFrontier(workspace);
+    stages.end(Stage::kBucket);
     workspace->exchanges_.clear();
     if (drawn.ok()) planExchanges(*batch, hop, workspace);
     ReplyGroup replies(executor_);
@@ -77,11 +79,16 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
       agent_->call(exchange.machine, kNeighborMethod, std::move(arrays), Deadline::after(options_.requestTimeout),
                    exchange.reply, [&replies](absl::Status status) { replies.finish(status); });
     }
+    stages.end(Stage::kSerialize);
     if (drawn.ok()) drawn = drawOwn(*batch, hop, workspace);
+    stages.end(Stage::kOwnDraw);
     absl::Status status = co_await replies;  // also after an error: the replies' memory is the workspace's
+    stages.endWait(Stage::kWait);
     if (!drawn.ok()) status = drawn;
     if (status.ok()) status = collectReplies(workspace, batch.get());
+    stages.end(Stage::kCheck);
     if (status.ok()) status = appendHop(hop, workspace, batch.get());
+    stages.end(Stage::kRelabel);
     if (!status.ok()) {
       co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(
           annotate(status, absl::StrCat("sampling hop ", hop, " of batch ", batch->number)));

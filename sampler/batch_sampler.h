@@ -14,6 +14,7 @@
 #include "sampler/partitioned_graph.h"
 #include "sampler/relabel.h"
 #include "sampler/sampled_batch.h"
+#include "sampler/stage_clock.h"
 
 namespace farhop::sampler {
 
@@ -34,6 +35,7 @@ struct SamplingOptions {
   uint64_t seed = 0;
   bool edgeIds = false;
   std::chrono::milliseconds requestTimeout{60'000};
+  StageClock* stageClock = nullptr;  // null: nothing is measured; otherwise it outlives the sampler
 };
 
 // Which batch, of which seeds.

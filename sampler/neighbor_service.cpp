@@ -50,19 +50,24 @@ absl::StatusOr<std::vector<rpc::OutArray>> serveNeighbors(const NeighborRequest&
   return reply;
 }
 
-void registerNeighborService(rpc::Agent* agent, std::shared_ptr<const PartitionedGraph> graph) {
-  agent->handle(kNeighborMethod, [graph = std::move(graph)](rpc::Request request, rpc::Responder responder) {
+void registerNeighborService(rpc::Agent* agent, std::shared_ptr<const PartitionedGraph> graph,
+                             StageClock* stageClock) {
+  agent->handle(kNeighborMethod, [graph = std::move(graph), stageClock](rpc::Request request, rpc::Responder responder) {
+    StageTimer stages(stageClock);
     absl::StatusOr<NeighborRequest> decoded = decodeNeighborRequest(request.arrays, *graph);
     if (!decoded.ok()) {
       responder.fail(decoded.status());
       return;
     }
+    stages.end(Stage::kServeDecode);
     absl::StatusOr<std::vector<rpc::OutArray>> reply = serveNeighbors(*decoded, *graph);
+    stages.end(Stage::kServeDraw);
     if (!reply.ok()) {
       responder.fail(reply.status());
       return;
     }
     responder.reply(*std::move(reply));
+    stages.end(Stage::kServeReply);
   });
 }
 

@@ -8,6 +8,7 @@
 #include "rpc/agent.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
+#include "sampler/stage_clock.h"
 
 namespace farhop::sampler {
 
@@ -15,7 +16,8 @@ namespace farhop::sampler {
 absl::StatusOr<std::vector<rpc::OutArray>> serveNeighbors(const NeighborRequest& request, const PartitionedGraph& graph);
 
 // Registers the neighbour method on `agent`; `graph` is kept by the handler. Runs on the agent's serving
-// executor.
-void registerNeighborService(rpc::Agent* agent, std::shared_ptr<const PartitionedGraph> graph);
+// executor. `stageClock` may be null; otherwise it outlives the agent.
+void registerNeighborService(rpc::Agent* agent, std::shared_ptr<const PartitionedGraph> graph,
+                             StageClock* stageClock = nullptr);
 
 }  // namespace farhop::sampler

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 PROGRAM, NAME = sys.argv[1], sys.argv[2]
-TAKES_A_GRAPH = {"sampler"}
+TAKES_A_GRAPH = {"exchange", "sampler"}
 ROW_KEYS = {"bench", "case", "value", "unit", "limit", "ratio", "threads", "median", "min", "max", "spread",
             "repetitions", "checksum", "run"}
 RUN_KEYS = {"commit", "build", "time", "cpu", "cores", "kernel", "seed", "small", "graph"}
@@ -26,6 +26,16 @@ EXPECTED = {
                 ("unordered_map", "edges/s"), ("unordered_map", "batches/s"), ("unordered_map", "ns/edge"),
                 ("uniform, edge ids", "edges/s"), ("batch", "edges/batch"), ("batch", "nodes/batch"),
                 ("process", "bytes at peak")},
+    "exchange": {("random 64-byte reads, 4 KiB pages", "reads/s"), ("random 64-byte reads, huge pages", "reads/s"),
+                 ("local", "edges/s"), ("process 0", "edges/s"), ("process 1", "edges/s"),
+                 ("processor time", "us/batch"), ("stage none", "us/batch")}
+                | {(f"exchange, {n} under way", unit) for n in (1, 2, 4, 8)
+                   for unit in ("edges/s", "x local per core", "x local per processor time",
+                                "batches/s", "faults/batch", "remote share", "payload bytes/remote edge",
+                                "bytes/remote edge", "requests/batch", "messages/batch", "share of core")}
+                | {(f"stage {name}", "us/batch")
+                   for name in ("bucket", "serialize", "own draw", "wait", "check replies", "relabel", "serve: decode",
+                                "serve: draw", "serve: reply")},
 }
 
 
@@ -100,4 +110,18 @@ with tempfile.TemporaryDirectory() as path:
         check(seeded[0]["run"]["seed"] == 2, "the run does not say its seed")
         left = sorted(entry.name for entry in (directory / "cache").iterdir())
         check(len(left) == 2, f"the cache holds {left} instead of one graph per number of partitions")
+    if NAME == "exchange":
+        sums = {case: checksum for case, checksum in checksums(rows).items() if case.startswith("exchange")}
+        check(len(set(sums.values())) == 1, f"the number of batches under way changes what is sampled: {sums}")
+        values = {(row["case"], row["unit"]): row["value"] for row in rows}
+        case = "exchange, 4 under way"
+        check(0.3 < values[case, "remote share"] < 0.7, "half of the edges should be remote")
+        check(values[case, "requests/batch"] == 3, "one request per hop and peer")
+        check(4 < values[case, "payload bytes/remote edge"] < values[case, "bytes/remote edge"], "payload is part of all bytes")
+        _, parted = run(directory, "--parts", "5")
+        check({checksums(parted)[case] for case in sums} == set(sums.values()), "other batches on 5 partitions than on 2")
+        _, three = run(directory, "--machines", "3", "--batches", "2", "--under-way", "3", "--compare", "3")
+        check(("process 2", "edges/s") in {(row["case"], row["unit"]) for row in three}, "no third process")
+        refused = subprocess.run([PROGRAM, NAME, "--small", "--machines", "3", "--parts", "2"], capture_output=True, text=True)
+        check(refused.returncode == 1 and "too few for 3 machines" in refused.stderr, f"not refused: {refused.stderr}")
 print(f"{NAME}: {len(rows)} rows")

@@ -1,0 +1,14 @@
+// `farhop-bench exchange`: sampled edges per second of several processes that hold a partition each and draw for
+// each other.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "base/status.h"
+
+namespace farhop::benchmarks {
+
+// Adds the subcommand; what it returns is stored in `status`.
+void addExchangeBench(CLI::App& app, absl::Status* status);
+
+}  // namespace farhop::benchmarks
