@@ -126,8 +126,8 @@ class Agent {
   // Connects to every peer: this agent dials the lower ranks and is dialled by the higher ones. `addresses`
   // in rank order (the own one is ignored). Exchanges protocol version, job id and token as each pipe's first
   // message. A mismatch is an error that says which, PermissionDenied (job, token) or FailedPrecondition (version,
-  // group size), on the side that dials; the other fails for a group size, but for a wrong job or token it only
-  // says so in its log and waits on, since any stranger can dial. InvalidArgument for a bad address,
+  // group size), on the side that dials; the other fails for a group size, but for another version, job or token
+  // it only says so in its log and waits on, since any stranger can dial. InvalidArgument for a bad address,
   // DeadlineExceeded naming who is missing. Returns when all pipes are up and the listener is closed: its port refuses. Call once; after an
   // error only close() is left.
   virtual absl::Status connect(const std::vector<std::string>& addresses, Deadline deadline) = 0;

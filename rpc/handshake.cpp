@@ -275,12 +275,11 @@ void Handshakes::answer(const std::shared_ptr<Pipe>& pipe) {
     if (hello) return self->welcome(pipe, *hello);
     // Whoever did not even say hello gets no answer.
     if (frame.flags != kFlagRejected) return pipe->close();
-    self->reject(pipe, frame);
     const absl::Status status = decodeStatus(frame.code, frame.tail);
-    if (absl::IsAlreadyExists(status)) return;
     // TensorPipe does not tell where it called from.
-    self->refusals_.note({}, status);
-    if (!member) return;
+    if (!absl::IsAlreadyExists(status)) self->refusals_.note({}, status);
+    self->reject(pipe, frame);
+    if (!member || absl::IsAlreadyExists(status)) return;
     self->fatal(absl::Status(status.code(), absl::StrCat("a process that dialled this one was refused: ", status.message())));
   });
 }
