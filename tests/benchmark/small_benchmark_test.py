@@ -24,7 +24,8 @@ EXPECTED = {
                 ("uniform", "edges/s"), ("uniform", "batches/s"), ("uniform", "ns/edge"),
                 ("uniform", "x unordered_map"), ("uniform", "faults/batch"), ("uniform", "share of core"),
                 ("unordered_map", "edges/s"), ("unordered_map", "batches/s"), ("unordered_map", "ns/edge"),
-                ("uniform, edge ids", "edges/s"), ("batch", "edges/batch"), ("batch", "nodes/batch"),
+                ("uniform, edge ids", "edges/s"), ("with replacement", "edges/s"), ("with replacement", "x uniform"),
+                ("batch", "edges/batch"), ("batch", "nodes/batch"),
                 ("process", "bytes at peak")},
 }
 
