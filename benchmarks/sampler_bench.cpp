@@ -109,6 +109,10 @@ class SamplerBench {
         addCase("unordered_map", 1, [&] { return makeUnorderedMapSampler(graph_, sampling); }));
     FARHOP_RETURN_IF_ERROR(
         addCase("uniform, edge ids", 1, [&] { return makeBatchSampler(graph_, withIds, &idle_); }));
+    sampler::SamplingOptions replace = sampling;
+    replace.kinds = {{sampler::DrawKind::kUniformWithReplacement}};
+    FARHOP_RETURN_IF_ERROR(
+        addCase("with replacement", 1, [&] { return makeBatchSampler(graph_, replace, &idle_); }));
     if (cores_.size() < 2) return absl::OkStatus();
     return addCase("uniform, 2 threads", 2, uniform);
   }
@@ -247,6 +251,7 @@ class SamplerBench {
     if (baseline != nullptr && baseline != &entry && threads == 1)
       row(speedup(entry, *baseline, coreRate), "x unordered_map");
     const Case* const uniform = find("uniform");
+    if (uniform != nullptr && uniform != &entry && threads == 1) row(speedup(entry, *uniform, coreRate), "x uniform");
     if (uniform != nullptr && threads > 1) row(speedup(entry, *uniform, edgeRate), "x one thread", threads);
     row(over(entry,
              [](const Pass& pass) {

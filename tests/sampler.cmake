@@ -1,6 +1,6 @@
 farhop_test(unit/kernels_test.cpp LIBS farhop_sampler)
 farhop_test(unit/weighted_kernels_test.cpp LIBS farhop_sampler)
-farhop_test(unit/edge_weights_test.cpp LIBS farhop_sampler farhop_fixture_graphs)
+farhop_test(unit/edge_weights_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp)
 farhop_test(unit/relabel_test.cpp LIBS farhop_sampler)
 farhop_test(unit/seed_dealer_test.cpp LIBS farhop_sampler)
 farhop_test(unit/neighbor_wire_test.cpp LIBS farhop_sampler farhop_fixture_graphs)

@@ -152,6 +152,30 @@ void checkResume(const farhop::Graph& graph) {
   expectError("other options", farhop::ErrorCode::kFailedPrecondition, "another store", [&] { different.restore(state); });
 }
 
+// With every hop drawing for all nodes each block is as wide as the nodes known then, and its edges are its own.
+void checkExpandAll(const farhop::Graph& graph) {
+  farhop::NeighborLoaderOptions options = loaderOptions();
+  options.expand = farhop::Expand::kAll;
+  options.replace = true;
+  options.weight = "w";
+  farhop::NeighborLoader loader(graph, graph.split("train"), options);
+  for (farhop::Batch& batch : loader.epoch(0)) {
+    int64_t edges = 0;
+    for (int layer = 0; layer < batch.numBlocks(); ++layer) {
+      const farhop::Block block = batch.block(layer);
+      for (const std::string& type : graph.nodeTypes()) {
+        const int64_t expected = layer == 0 ? batch.numNodes(type) : batch.block(layer - 1).numDst(type);
+        if (block.numSrc(type) != expected) std::exit(13);
+      }
+      for (const std::string& relation : graph.relations()) {
+        edges += block.numEdges(relation);
+        if (block.edgeIndex(relation).size(1) != block.indptr(relation)[-1].item<int64_t>()) std::exit(13);
+      }
+    }
+    if (edges != batch.numEdges() || edges == 0) std::exit(13);
+  }
+}
+
 // Everything that belongs to a pull goes away while it is under way.
 void dropPullUnderWay(const farhop::Graph& graph) {
   for (int round = 0; round < 20; ++round) {
@@ -176,6 +200,9 @@ void checkMisuse(farhop::Runtime& runtime, const farhop::Graph& graph) {
   expectError("batch size", ErrorCode::kInvalidArgument, "batchSize is 0", [&] { make([](auto& o) { o.batchSize = 0; }); });
   expectError("unknown relation", ErrorCode::kNotFound, "nothing", [&] { make([](auto& o) { o.fanoutsByRelation["nothing"] = {1, 1}; }); });
   expectError("wrong length", ErrorCode::kInvalidArgument, "hops", [&] { make([&](auto& o) { o.fanoutsByRelation[graph.relations()[0]] = {1}; }); });
+  expectError("replacement fanout", ErrorCode::kInvalidArgument, "with replacement", [&] { make([](auto& o) { o.replace = true, o.fanouts = {70'000, 1}; }); });
+  expectError("unknown weight", ErrorCode::kNotFound, "it has: w", [&] { make([](auto& o) { o.weight = "wieght"; }); });
+  expectError("unknown relation to weigh", ErrorCode::kNotFound, "nothing", [&] { make([](auto& o) { o.weightByRelation["nothing"] = "w"; }); });
   expectError("unknown split", ErrorCode::kNotFound, "'train'", [&] { graph.split("trian"); });
   expectError("seed out of range", ErrorCode::kInvalidArgument, "out of range", [&] { graph.seeds(torch::tensor({int64_t{1} << 40}), graph.nodeTypes()[0]); });
   expectError("seed dtype", ErrorCode::kInvalidArgument, "int64", [&] { graph.seeds(torch::zeros({3}), graph.nodeTypes()[0]); });
@@ -200,6 +227,7 @@ void checkMisuse(farhop::Runtime& runtime, const farhop::Graph& graph) {
   for ([[maybe_unused]] farhop::Batch& batch : loader.epoch(0)) ++batches;
   if (batches != loader.numBatches()) std::exit(10);
   checkResume(graph);
+  checkExpandAll(graph);
   dropPullUnderWay(graph);
   expectError("second graph", ErrorCode::kFailedPrecondition, "open already", [&] { runtime.openGraph(); });
   runtime.leave();

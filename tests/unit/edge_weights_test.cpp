@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 #include "partition/store_writer.h"
 #include "sampler/neighbor_draw.h"
 #include "tests/fixture_graphs.h"
+#include "tests/sampling_cluster.h"
 #include "tests/temporary_directory.h"
 
 namespace farhop::sampler {
@@ -15,21 +17,28 @@ namespace {
 
 // A store of one relation, whose edge feature "w" holds `values`.
 template <typename T>
-std::shared_ptr<const PartitionedGraph> graphWith(const std::vector<T>& values, DType dtype, const std::string& directory,
-                                                  bool addReverse = false) {
+void writeStoreWith(const std::vector<T>& values, DType dtype, int parts, bool addReverse, const std::string& directory) {
   farhop::testing::FixtureOptions fixture;
   fixture.edges = values.size();
   partition::Dataset dataset = farhop::testing::makeFixtureDataset(fixture);
   dataset.schema.relations[0].features[0].dtype = dtype;
   auto shared = std::make_shared<const std::vector<T>>(values);
   dataset.edgeFeatures[0][0] = {reinterpret_cast<const std::byte*>(shared->data()), values.size(), shared, "test"};
-  auto assignment = partition::assignPartitions(dataset, {});
+  partition::PartitionOptions how;
+  how.parts = parts;
+  auto assignment = partition::assignPartitions(dataset, how);
   EXPECT_TRUE(assignment.ok()) << assignment.status();
   partition::StoreWriterOptions writer;
   writer.directory = directory;
   writer.addReverse = addReverse;
   const absl::Status written = partition::writeStore(dataset, *assignment, writer);
   EXPECT_TRUE(written.ok()) << written;
+}
+
+template <typename T>
+std::shared_ptr<const PartitionedGraph> graphWith(const std::vector<T>& values, DType dtype, const std::string& directory,
+                                                  bool addReverse = false) {
+  writeStoreWith(values, dtype, 1, addReverse, directory);
   return *PartitionedGraph::open(*partition::GraphStore::open(directory), 0, 1);
 }
 
@@ -45,6 +54,28 @@ TEST(EdgeWeights, NameFileAndRowAndEdge_WhenAWeightIsNone) {
     EXPECT_NE(status.message().find("(original edge 217)"), std::string::npos) << status;
     EXPECT_EQ(graph->edgeWeights(0, 0).status(), status);  // asked again: the same answer
   }
+}
+
+// The machine that asks learns what is wrong on the other one, and can go on.
+TEST(EdgeWeights, FailTheBatchOfAnotherMachine_WhenOneIsNone) {
+  farhop::testing::TemporaryDirectory directory;
+  std::vector<float> values(300, -1.0F);
+  writeStoreWith(values, DType::kFloat32, 2, false, directory / "store");
+  farhop::testing::SamplingCluster cluster(directory / "store", 2, rpc::TransportKind::kInProcess);
+  SamplingOptions options;
+  options.fanouts = {{3}};
+  options.kinds = {{DrawKind::kWeighted}};
+  uint64_t remote = 0;  // a node of machine 1
+  while (cluster.store().book().partitionOf(0, cluster.gid(0, remote)) != 1) ++remote;
+  try {
+    cluster.sampleEpoch(0, 0, {remote}, 1, 0, options, {1, 1});
+    FAIL() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("part-00001"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("weight -1"), std::string::npos) << error.what();
+  }
+  options.kinds = {{DrawKind::kUniform}};
+  EXPECT_EQ(cluster.sampleEpoch(0, 0, {remote}, 1, 0, options, {1, 1}).size(), 1u);
 }
 
 TEST(EdgeWeights, KeepTheirRatios_WhateverTheType) {

@@ -17,7 +17,14 @@ ALLOWED = {
 }
 LAUNCHER_MAY_SEE = {"runtime/launch_contract.h"}
 # Which files may include which part of a module at all.
-KERNELS = {"sampler/kernels.h", "sampler/kernels.cpp", "sampler/relabel.h"}
+KERNELS = {
+    "sampler/kernels.h",
+    "sampler/kernel_chunks.h",
+    "sampler/kernels_uniform.cpp",
+    "sampler/kernels_replacement.cpp",
+    "sampler/kernels_weighted.cpp",
+    "sampler/relabel.h",
+}
 MODULES = set(ALLOWED) - {"examples"} | {"farhop", "tests", "benchmarks"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 
