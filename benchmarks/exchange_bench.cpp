@@ -103,7 +103,8 @@ class ExchangeReport {
         limit_ * processes());
     row(over(at,
              [this](const auto& passes, size_t repetition) {
-               return sum(passes, edges) / seconds(passes) / processes() / machines_[0].localEdgesPerSecond[repetition];
+               return sum(passes, edges) / seconds(passes) / processes() /
+                      machines_[0].localEdgesPerSecond[repetition];
              }),
         "x local per core");
     row(over(at,
@@ -112,24 +113,35 @@ class ExchangeReport {
                       machines_[0].localEdgesPerProcessorSecond[repetition];
              }),
         "x local per processor time");
-    row(over(at, [](const auto& passes, size_t) { return sum(passes, batches) / seconds(passes); }), "batches/s");
+    row(over(at, [](const auto& passes, size_t) { return sum(passes, batches) / seconds(passes); }),
+        "batches/s");
     row(ratio(at, remoteEdges, edges), "remote share");
-    row(ratio(at, [](const ExchangePass& pass) { return pass.payloadBytes; }, remoteEdges), "payload bytes/remote edge");
-    row(ratio(at, [](const ExchangePass& pass) { return pass.bytesSent; }, remoteEdges), "bytes/remote edge");
-    row(ratio(at, [](const ExchangePass& pass) { return pass.requestsSent; }, batches), "requests/batch");
-    row(ratio(at, [](const ExchangePass& pass) { return pass.messagesSent; }, batches), "messages/batch");
-    row(over(at,
-             [this](const auto& passes, size_t) {
-               return sum(passes, processor) * 1e-9 / seconds(passes) / processes();
-             }),
+    row(ratio(
+            at, [](const ExchangePass& pass) { return pass.payloadBytes; }, remoteEdges),
+        "payload bytes/remote edge");
+    row(ratio(
+            at, [](const ExchangePass& pass) { return pass.bytesSent; }, remoteEdges),
+        "bytes/remote edge");
+    row(ratio(
+            at, [](const ExchangePass& pass) { return pass.requestsSent; }, batches),
+        "requests/batch");
+    row(ratio(
+            at, [](const ExchangePass& pass) { return pass.messagesSent; }, batches),
+        "messages/batch");
+    row(over(at, [this](const auto& passes,
+                        size_t) { return sum(passes, processor) * 1e-9 / seconds(passes) / processes(); }),
         "share of core");
-    row(ratio(at, [](const ExchangePass& pass) { return pass.faults; }, batches), "faults/batch");
+    row(ratio(
+            at, [](const ExchangePass& pass) { return pass.faults; }, batches),
+        "faults/batch");
   }
 
-  // Microseconds per batch of its own, in the mean over all processes: a process serves as many as it samples.
+  // Microseconds per batch of its own, in the mean over all processes: a process serves as many as it
+  // samples.
   template <typename Nanoseconds>
   void addTime(size_t at, const std::string& name, const Nanoseconds& nanoseconds) {
-    Series values = ratio(at, [&](const ExchangePass& pass) { return static_cast<double>(nanoseconds(pass)) * 1e-3; }, batches);
+    Series values = ratio(
+        at, [&](const ExchangePass& pass) { return static_cast<double>(nanoseconds(pass)) * 1e-3; }, batches);
     report_.add({name, std::move(values), "us/batch"});
   }
 
@@ -173,8 +185,8 @@ class ExchangeReport {
 absl::Status checkOptions(const ExchangeOptions& options) {
   if (options.fanouts.empty()) return absl::InvalidArgumentError("--fanouts is empty; give one per hop");
   if (options.graph.parts < options.machines) {
-    return absl::InvalidArgumentError(absl::StrCat("--parts ", options.graph.parts, " are too few for ",
-                                                   options.machines, " machines"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--parts ", options.graph.parts, " are too few for ", options.machines, " machines"));
   }
   return absl::OkStatus();
 }
@@ -191,24 +203,28 @@ absl::Status runExchange(ExchangeBenchOptions options) {
   }
   if (exchange.graph.parts == 1) exchange.graph.parts = exchange.machines;
   FARHOP_RETURN_IF_ERROR(checkOptions(exchange));
-  if (std::find(exchange.underWay.begin(), exchange.underWay.end(), options.mainUnderWay) == exchange.underWay.end()) {
+  if (std::find(exchange.underWay.begin(), exchange.underWay.end(), options.mainUnderWay) ==
+      exchange.underWay.end()) {
     exchange.underWay.push_back(options.mainUnderWay);
   }
   std::sort(exchange.underWay.begin(), exchange.underWay.end());
-  exchange.underWay.erase(std::unique(exchange.underWay.begin(), exchange.underWay.end()), exchange.underWay.end());
+  exchange.underWay.erase(std::unique(exchange.underWay.begin(), exchange.underWay.end()),
+                          exchange.underWay.end());
 
   const std::vector<int> cores = usableCores();
   if (cores.empty()) return absl::InternalError("the kernel does not say which CPUs this process may use");
   if (cores.size() < static_cast<size_t>(exchange.machines) && !exchange.small) {
-    return absl::FailedPreconditionError(absl::StrCat(exchange.machines, " machines need as many cores; this process may use ",
-                                                      cores.size()));
+    return absl::FailedPreconditionError(
+        absl::StrCat(exchange.machines, " machines need as many cores; this process may use ", cores.size()));
   }
   const auto body = [&](int rank, ProcessChannel& channel) -> absl::StatusOr<std::string> {
-    FARHOP_ASSIGN_OR_RETURN(const MachineResult result,
-                            runExchangeMachine(exchange, rank, cores[static_cast<size_t>(rank) % cores.size()], channel));
+    FARHOP_ASSIGN_OR_RETURN(
+        const MachineResult result,
+        runExchangeMachine(exchange, rank, cores[static_cast<size_t>(rank) % cores.size()], channel));
     return encodeMachineResult(result);
   };
-  FARHOP_ASSIGN_OR_RETURN(const std::vector<std::string> texts, runProcesses(exchange.machines, kRoundTimeout, body));
+  FARHOP_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                          runProcesses(exchange.machines, kRoundTimeout, body));
   std::vector<MachineResult> machines;
   for (const std::string& text : texts) {
     FARHOP_ASSIGN_OR_RETURN(MachineResult machine, decodeMachineResult(text));
@@ -223,8 +239,8 @@ absl::Status runExchange(ExchangeBenchOptions options) {
 void addExchangeBench(CLI::App& app, absl::Status* status) {
   auto options = std::make_shared<ExchangeBenchOptions>();
   ExchangeOptions* const exchange = &options->exchange;
-  CLI::App* const command =
-      app.add_subcommand("exchange", "Sampled edges per second of several processes that draw for each other");
+  CLI::App* const command = app.add_subcommand(
+      "exchange", "Sampled edges per second of several processes that draw for each other");
   addRmatOptions(*command, &exchange->graph);
   command->add_option("--machines", exchange->machines, "Processes, each on a core of its own")
       ->capture_default_str()
@@ -240,11 +256,13 @@ void addExchangeBench(CLI::App& app, absl::Status* status) {
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--batch-size", exchange->batchSize, "Seeds per batch")->capture_default_str();
-  command->add_option("--batches", exchange->batches, "Batches per process and repetition")->capture_default_str();
+  command->add_option("--batches", exchange->batches, "Batches per process and repetition")
+      ->capture_default_str();
   command->add_option("--repetitions", exchange->repetitions, "Medians are over so many")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  command->add_option("--seed", exchange->seed, "Seed of the order of seeds and of the draws")->capture_default_str();
+  command->add_option("--seed", exchange->seed, "Seed of the order of seeds and of the draws")
+      ->capture_default_str();
   command->add_flag("--small", exchange->small, "A size for tests; its figures mean nothing");
   command->add_option("--json", options->json, "Also write the rows to this file");
   command->callback([options, status] { *status = runExchange(*options); });

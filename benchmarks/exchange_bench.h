@@ -1,5 +1,5 @@
-// `farhop-bench exchange`: sampled edges per second of several processes that hold a partition each and draw for
-// each other.
+// `farhop-bench exchange`: sampled edges per second of several processes that hold a partition each and draw
+// for each other.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -35,11 +35,13 @@ int64_t processorNanoseconds() {
 }
 
 int64_t steadyNanoseconds() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
-// Processor time of this process's threads by name, the numbers of an executor's threads left out. Empty where the
-// kernel does not say.
+// Processor time of this process's threads by name, the numbers of an executor's threads left out. Empty
+// where the kernel does not say.
 std::map<std::string, int64_t> threadTimes() {
   std::map<std::string, int64_t> times;
   DIR* const tasks = ::opendir("/proc/self/task");
@@ -50,7 +52,8 @@ std::map<std::string, int64_t> threadTimes() {
     std::ifstream nameFile(directory + "/comm"), timeFile(directory + "/schedstat");
     std::string name;
     int64_t nanoseconds = 0;
-    if (std::getline(nameFile, name) && timeFile >> nanoseconds) times[name.substr(0, name.find('/'))] += nanoseconds;
+    if (std::getline(nameFile, name) && timeFile >> nanoseconds)
+      times[name.substr(0, name.find('/'))] += nanoseconds;
   }
   ::closedir(tasks);
   return times;
@@ -78,8 +81,8 @@ class ExchangeMachine {
     FARHOP_RETURN_IF_ERROR(warmUp());
     for (int repetition = 0; repetition < options_.repetitions; ++repetition) {
       if (limit_ != nullptr) limit_->measure();
-      // Each time another case comes first, so that none is always measured in the wake of the same one. Local
-      // sampling is one of them.
+      // Each time another case comes first, so that none is always measured in the wake of the same one.
+      // Local sampling is one of them.
       for (size_t i = 0; i <= streams_.size(); ++i) {
         const size_t at = (static_cast<size_t>(repetition) + i) % (streams_.size() + 1);
         if (at == streams_.size()) {
@@ -167,8 +170,8 @@ class ExchangeMachine {
     return absl::OkStatus();
   }
 
-  // An untimed epoch of each case, digested and compared with local sampling of the same batches. Digests are added,
-  // so that the sum over processes does not depend on who sampled which.
+  // An untimed epoch of each case, digested and compared with local sampling of the same batches. Digests are
+  // added, so that the sum over processes does not depend on who sampled which.
   absl::Status warmUp() {
     for (uint64_t step = 0; step < options_.batches; ++step) {
       const uint64_t number = step * static_cast<uint64_t>(options_.machines) + static_cast<uint64_t>(rank_);
@@ -179,15 +182,18 @@ class ExchangeMachine {
     for (size_t at = 0; at < streams_.size(); ++at) {
       uint64_t checksum = 0;
       FARHOP_RETURN_IF_ERROR(meet());
-      FARHOP_RETURN_IF_ERROR(readEpoch(*streams_[at], [&](const SampledBatch& batch) { checksum += digestOf(*whole_, batch); }));
+      FARHOP_RETURN_IF_ERROR(
+          readEpoch(*streams_[at], [&](const SampledBatch& batch) { checksum += digestOf(*whole_, batch); }));
       FARHOP_RETURN_IF_ERROR(meet());
       if (checksum == result_.checksum) continue;
-      return absl::InternalError(absl::StrCat("with ", options_.underWay[at], " batches under way the exchange sampled ",
-                                              "other batches than the local sampler, so that their times cannot be compared"));
+      return absl::InternalError(
+          absl::StrCat("with ", options_.underWay[at], " batches under way the exchange sampled ",
+                       "other batches than the local sampler, so that their times cannot be compared"));
     }
     if (rank_ != 0) return absl::OkStatus();
     FARHOP_ASSIGN_OR_RETURN(worker_, PinnedWorker::start(cpu_));
-    FARHOP_ASSIGN_OR_RETURN(limit_, ReadLimit::create(worker_.get(), options_.graph.bytes(), options_.limitReads));
+    FARHOP_ASSIGN_OR_RETURN(limit_,
+                            ReadLimit::create(worker_.get(), options_.graph.bytes(), options_.limitReads));
     return absl::OkStatus();
   }
 
@@ -200,7 +206,8 @@ class ExchangeMachine {
       FARHOP_RETURN_IF_ERROR(pass.status);
       const double edges = static_cast<double>(pass.edges);
       result_.localEdgesPerSecond.push_back(edges / pass.seconds);
-      result_.localEdgesPerProcessorSecond.push_back(edges / std::chrono::duration<double>(pass.usage.cpuTime).count());
+      result_.localEdgesPerProcessorSecond.push_back(
+          edges / std::chrono::duration<double>(pass.usage.cpuTime).count());
     }
     return meet();
   }
@@ -275,17 +282,27 @@ class ExchangeMachine {
   std::unique_ptr<ReadLimit> limit_;
 
   Metrics metricsRegistry_;
-  std::shared_ptr<sampler::SamplerMetrics> metrics_ = std::make_shared<sampler::SamplerMetrics>(&metricsRegistry_);
+  std::shared_ptr<sampler::SamplerMetrics> metrics_ =
+      std::make_shared<sampler::SamplerMetrics>(&metricsRegistry_);
   sampler::StageClock stages_;
   std::unique_ptr<rpc::Agent> agent_;
   std::vector<std::unique_ptr<BatchStream>> streams_;  // last: they use the members above
 };
 
 nlohmann::json toJson(const ExchangePass& pass) {
-  return {{"start", pass.startNs}, {"end", pass.endNs}, {"batches", pass.batches}, {"edges", pass.edges},
-          {"remoteEdges", pass.remoteEdges}, {"payloadBytes", pass.payloadBytes}, {"bytesSent", pass.bytesSent},
-          {"messagesSent", pass.messagesSent}, {"requestsSent", pass.requestsSent},
-          {"processor", pass.processorNs}, {"faults", pass.faults}, {"stages", pass.stagesNs}, {"threads", pass.threadsNs}};
+  return {{"start", pass.startNs},
+          {"end", pass.endNs},
+          {"batches", pass.batches},
+          {"edges", pass.edges},
+          {"remoteEdges", pass.remoteEdges},
+          {"payloadBytes", pass.payloadBytes},
+          {"bytesSent", pass.bytesSent},
+          {"messagesSent", pass.messagesSent},
+          {"requestsSent", pass.requestsSent},
+          {"processor", pass.processorNs},
+          {"faults", pass.faults},
+          {"stages", pass.stagesNs},
+          {"threads", pass.threadsNs}};
 }
 
 ExchangePass passFrom(const nlohmann::json& json) {
@@ -314,10 +331,14 @@ std::string encodeMachineResult(const MachineResult& result) {
     nlohmann::json& list = cases.emplace_back(nlohmann::json::array());
     for (const ExchangePass& pass : passes) list.push_back(toJson(pass));
   }
-  return nlohmann::json{{"passes", cases}, {"checksum", result.checksum}, {"local", result.localEdgesPerSecond},
+  return nlohmann::json{{"passes", cases},
+                        {"checksum", result.checksum},
+                        {"local", result.localEdgesPerSecond},
                         {"localProcessor", result.localEdgesPerProcessorSecond},
-                        {"smallPageReads", result.smallPageReads}, {"hugePageReads", result.hugePageReads},
-                        {"limitChecksum", result.limitChecksum}}.dump();
+                        {"smallPageReads", result.smallPageReads},
+                        {"hugePageReads", result.hugePageReads},
+                        {"limitChecksum", result.limitChecksum}}
+      .dump();
 }
 
 absl::StatusOr<MachineResult> decodeMachineResult(const std::string& text) {

@@ -30,14 +30,14 @@ struct ExchangePass {
   uint64_t batches = 0;
   uint64_t edges = 0;
   uint64_t remoteEdges = 0;
-  uint64_t payloadBytes = 0;   // of requests sent and replies received
-  uint64_t bytesSent = 0;      // by the agent, headers too
-  uint64_t messagesSent = 0;   // by the transport: each has one or more requests or replies
+  uint64_t payloadBytes = 0;  // of requests sent and replies received
+  uint64_t bytesSent = 0;     // by the agent, headers too
+  uint64_t messagesSent = 0;  // by the transport: each has one or more requests or replies
   uint64_t requestsSent = 0;
-  int64_t processorNs = 0;     // of all threads, until the last process was done
-  uint64_t faults = 0;         // page faults of the process
-  std::vector<int64_t> stagesNs;               // [Stage]
-  std::map<std::string, int64_t> threadsNs;    // processor time by thread name
+  int64_t processorNs = 0;                   // of all threads, until the last process was done
+  uint64_t faults = 0;                       // page faults of the process
+  std::vector<int64_t> stagesNs;             // [Stage]
+  std::map<std::string, int64_t> threadsNs;  // processor time by thread name
 
   double seconds() const { return static_cast<double>(endNs - startNs) * 1e-9; }
 };
@@ -54,8 +54,8 @@ struct MachineResult {
 std::string encodeMachineResult(const MachineResult& result);
 absl::StatusOr<MachineResult> decodeMachineResult(const std::string& text);
 
-// Runs the whole benchmark as machine `rank`, bound to `cpu`. Process 0 makes the graph where it is missing, and
-// measures the limit and local sampling while the others wait.
+// Runs the whole benchmark as machine `rank`, bound to `cpu`. Process 0 makes the graph where it is missing,
+// and measures the limit and local sampling while the others wait.
 absl::StatusOr<MachineResult> runExchangeMachine(const ExchangeOptions& options, int rank, int cpu,
                                                  ProcessChannel& channel);
 

@@ -150,7 +150,8 @@ class ProcessCrew {
     ::_exit(sent.ok() && result.ok() ? 0 : 1);
   }
 
-  // One frame of each, in the order in which they come, so that a failure is seen at once although others wait.
+  // One frame of each, in the order in which they come, so that a failure is seen at once although others
+  // wait.
   absl::StatusOr<std::vector<Frame>> receiveRound(Deadline deadline) {
     std::vector<Frame> frames(members_.size());
     std::vector<bool> here(members_.size(), false);

@@ -18,6 +18,7 @@ namespace {
 // How long a process that has failed keeps its connections. A kill is known on the wire and on the machine
 // within milliseconds; this is ample for every process to hear of it, and short for those who wait.
 constexpr std::chrono::milliseconds kGrace{500};
+constexpr std::chrono::milliseconds kVictimGrace{1'000};
 
 Deadline startDeadline(const LaunchContract& contract, const SessionOptions& options) {
   if (options.startTimeout.count() > 0) return Deadline::after(options.startTimeout);
@@ -191,8 +192,11 @@ void Session::close(const absl::Status& reason) {
   const Clock::time_point failedAt = monitor_.failedAt();
   monitor_.ignoreFurther();
   if (failedAt != Clock::time_point::max() && contract_.worldSize() > 1) {
-    // The closer may be on it already; closing twice does no harm.
-    std::this_thread::sleep_until(failedAt + kGrace);
+    // The closer may be on it already; closing twice does no harm. A process that failed by itself ends before
+    // those that end because of it, so that whoever watches them all sees the culprit's exit first.
+    const std::optional<PeerName> culprit = peerOf(monitor_.status());
+    const bool isCulprit = culprit && culprit->machine == contract_.machine && culprit->proc == contract_.proc;
+    std::this_thread::sleep_until(failedAt + (isCulprit ? kGrace : kVictimGrace));
   }
   monitor_.removeListener(listenerId_);
   {

@@ -198,11 +198,11 @@ absl::Status BatchSampler::collectReplies(BatchWorkspace* work, SampledBatch* ba
       for (size_t r = 0; r < exchange.request.runs.size(); ++r) {
         if ((*slices)[d][r].counts == nullptr) continue;
         work->slices_[exchange.request.draws[d].relation][exchange.request.runs[r].partition] = (*slices)[d][r];
+        batch->traffic.remoteEdges += (*slices)[d][r].edges;
       }
     }
     const std::vector<rpc::Bytes>& arrays = exchange.reply->arrays;
     for (const rpc::Bytes& array : arrays) batch->traffic.neighborBytes += array.size();
-    batch->traffic.remoteEdges += arrays[1].size() / sizeof(uint32_t) + arrays[2].size() / sizeof(uint64_t);
     batch->traffic.requestedNodes += exchange.request.rows.size();
   }
   return absl::OkStatus();

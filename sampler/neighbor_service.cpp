@@ -43,10 +43,10 @@ absl::StatusOr<std::vector<rpc::OutArray>> serveNeighbors(const NeighborRequest&
     FARHOP_RETURN_IF_ERROR(graph.narrowIds(static_cast<int>(draw.relation)) ? appendTo(&narrow) : appendTo(&wide));
   }
   std::vector<rpc::OutArray> reply;
-  reply.push_back(rpc::OutArray::fromVector(std::move(counts)));
+  narrow.neighbors.append(counts.data(), counts.size());
+  wide.neighbors.append(edgeIds.data(), edgeIds.size());
   reply.push_back(rpc::OutArray::fromVector(std::move(narrow.neighbors)));
-  reply.push_back(rpc::OutArray::fromVector(std::move(wide.neighbors)));
-  reply.push_back(rpc::OutArray::fromVector(std::move(edgeIds)));
+  if (!wide.neighbors.empty()) reply.push_back(rpc::OutArray::fromVector(std::move(wide.neighbors)));
   return reply;
 }
 

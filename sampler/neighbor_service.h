@@ -12,7 +12,7 @@
 
 namespace farhop::sampler {
 
-// The four reply arrays for a checked request. Thread-safe. Fails when the store's own data do not allow the draw.
+// The reply arrays for a checked request. Thread-safe. Fails when the store's own data do not allow the draw.
 absl::StatusOr<std::vector<rpc::OutArray>> serveNeighbors(const NeighborRequest& request, const PartitionedGraph& graph);
 
 // Registers the neighbour method on `agent`; `graph` is kept by the handler. Runs on the agent's serving

@@ -12,12 +12,36 @@ absl::Status malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("malformed neighbour request: ", what));
 }
 
+// Takes the parts of a request out of its one array.
+class PartReader {
+ public:
+  explicit PartReader(const rpc::Bytes& bytes) : data_(bytes.data()), left_(bytes.size()) {}
+  size_t left() const { return left_; }
+  template <typename T>
+  absl::Status take(uint64_t count, absl::string_view what, T* values) {
+    if (count > left_ / sizeof(T)) return malformed(absl::StrCat("too short for ", count, " ", what));
+    if (count == 0) return absl::OkStatus();
+    std::memcpy(values, data_, count * sizeof(T));
+    data_ += count * sizeof(T);
+    left_ -= count * sizeof(T);
+    return absl::OkStatus();
+  }
+  template <typename T>
+  absl::Status takeAll(uint64_t count, absl::string_view what, std::vector<T>* values) {
+    if (count > left_ / sizeof(T)) return malformed(absl::StrCat("too short for ", count, " ", what));
+    values->resize(count);
+    return take(count, what, values->data());
+  }
+
+ private:
+  const std::byte* data_;
+  size_t left_;
+};
+
 template <typename T>
-absl::StatusOr<std::vector<T>> copyArray(const rpc::Bytes& bytes, absl::string_view what) {
-  if (bytes.size() % sizeof(T) != 0) return malformed(absl::StrCat(what, " has ", bytes.size(), " bytes"));
-  std::vector<T> values(bytes.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
+std::byte* appendPart(const std::vector<T>& values, std::byte* at) {
+  if (!values.empty()) std::memcpy(at, values.data(), values.size() * sizeof(T));
+  return at + values.size() * sizeof(T);
 }
 
 template <typename Id>
@@ -46,28 +70,34 @@ class PieceReader {
 
 }  // namespace
 
-std::vector<rpc::OutArray> encodeNeighborRequest(NeighborRequest request) {
-  std::vector<NeighborRequestHeader> header(1);
-  header[0].flags = request.wantEdgeIds ? kWantEdgeIds : 0;
+std::vector<rpc::OutArray> encodeNeighborRequest(const NeighborRequest& request) {
+  NeighborRequestHeader header;
+  header.flags = request.wantEdgeIds ? kWantEdgeIds : 0;
+  header.draws = static_cast<uint32_t>(request.draws.size());
+  header.runs = static_cast<uint32_t>(request.runs.size());
+  rpc::Bytes bytes = rpc::Bytes::allocate(sizeof(header) + request.draws.size() * sizeof(RelationDraw) +
+                                          request.runs.size() * sizeof(RowRun) + request.rows.size() * sizeof(uint32_t));
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  std::byte* at = appendPart(request.draws, bytes.data() + sizeof(header));
+  at = appendPart(request.runs, at);
+  appendPart(request.rows, at);
   std::vector<rpc::OutArray> arrays;
-  arrays.push_back(rpc::OutArray::fromVector(std::move(header)));
-  arrays.push_back(rpc::OutArray::fromVector(std::move(request.draws)));
-  arrays.push_back(rpc::OutArray::fromVector(std::move(request.runs)));
-  arrays.push_back(rpc::OutArray::fromVector(std::move(request.rows)));
+  arrays.push_back(rpc::OutArray::fromBytes(std::move(bytes)));
   return arrays;
 }
 
 absl::StatusOr<NeighborRequest> decodeNeighborRequest(std::span<const rpc::Bytes> arrays,
                                                       const PartitionedGraph& graph) {
-  if (arrays.size() != 4) return malformed("not 4 arrays");
+  if (arrays.size() != 1) return malformed("not one array");
+  PartReader reader(arrays[0]);
   NeighborRequestHeader header;
-  if (arrays[0].size() != sizeof(header)) return malformed("header size");
-  std::memcpy(&header, arrays[0].data(), sizeof(header));
+  FARHOP_RETURN_IF_ERROR(reader.take(1, "header", &header));
   NeighborRequest request;
   request.wantEdgeIds = (header.flags & kWantEdgeIds) != 0;
-  FARHOP_ASSIGN_OR_RETURN(request.draws, copyArray<RelationDraw>(arrays[1], "relations"));
-  FARHOP_ASSIGN_OR_RETURN(request.runs, copyArray<RowRun>(arrays[2], "runs"));
-  FARHOP_ASSIGN_OR_RETURN(request.rows, copyArray<uint32_t>(arrays[3], "rows"));
+  FARHOP_RETURN_IF_ERROR(reader.takeAll(header.draws, "relations", &request.draws));
+  FARHOP_RETURN_IF_ERROR(reader.takeAll(header.runs, "runs", &request.runs));
+  if (reader.left() % sizeof(uint32_t) != 0) return malformed("a part of a row");
+  FARHOP_RETURN_IF_ERROR(reader.takeAll(reader.left() / sizeof(uint32_t), "rows", &request.rows));
   if (request.draws.size() > graph.schema().relations.size()) return malformed("more draws than relations");
   for (const RelationDraw& draw : request.draws) {
     FARHOP_RETURN_IF_ERROR(annotate(checkDraw(draw, graph), "malformed neighbour request"));
@@ -102,10 +132,22 @@ absl::StatusOr<NeighborRequest> decodeNeighborRequest(std::span<const rpc::Bytes
 absl::StatusOr<std::vector<std::vector<DrawSlice>>> sliceNeighborReply(const NeighborRequest& request,
                                                                        std::span<const rpc::Bytes> reply,
                                                                        const PartitionedGraph& graph) {
-  if (reply.size() != 4) return absl::InternalError("malformed neighbour reply: not 4 arrays");
-  PieceReader<uint32_t> counts(reply[0].as<uint32_t>()), narrow(reply[1].as<uint32_t>());
-  PieceReader<uint64_t> wide(reply[2].as<uint64_t>()), edgeIds(reply[3].as<uint64_t>());
   const absl::Status bad = absl::InternalError("malformed neighbour reply: lengths do not fit the request");
+  if (reply.size() != 1 && reply.size() != 2) return bad;
+  uint64_t countsInAll = 0;
+  for (const RelationDraw& draw : request.draws) {
+    const int destination = graph.schema().relations[draw.relation].destination;
+    for (const RowRun& run : request.runs) countsInAll += static_cast<int>(run.nodeType) == destination ? run.count : 0;
+  }
+  const std::span<const uint32_t> narrowPart = reply[0].as<uint32_t>();
+  if (countsInAll > narrowPart.size()) return bad;
+  const std::span<const uint32_t> countsPart = narrowPart.last(countsInAll);
+  const std::span<const uint64_t> widePart = reply.size() == 2 ? reply[1].as<uint64_t>() : std::span<const uint64_t>();
+  const uint64_t idsInAll =
+      request.wantEdgeIds ? std::accumulate(countsPart.begin(), countsPart.end(), uint64_t{0}) : 0;
+  if (idsInAll > widePart.size()) return bad;
+  PieceReader<uint32_t> counts(countsPart), narrow(narrowPart.first(narrowPart.size() - countsInAll));
+  PieceReader<uint64_t> wide(widePart.first(widePart.size() - idsInAll)), edgeIds(widePart.last(idsInAll));
   std::vector<std::vector<DrawSlice>> slices(request.draws.size());
   for (size_t d = 0; d < request.draws.size(); ++d) {
     const RelationDraw& draw = request.draws[d];

@@ -1,16 +1,17 @@
 // The neighbour request and its reply: what one hop of one batch asks of one machine.
 //
-// Request arrays, little-endian:
-//   0  NeighborRequestHeader
-//   1  RelationDraw[R]: relations to draw from, each with its fanout, its kind and the key of this hop
-//   2  RowRun[N]: (node type, partition, count): whose rows follow
-//   3  u32[sum of counts]: local indices in run order
-// Reply arrays:
-//   0  u32 counts: for each relation, for each run of its destination type, for each row
-//   1  u32 neighbour gids, in the same order, of relations with 32-bit ids
-//   2  u64 neighbour gids, likewise, of the others
-//   3  u64 original edge ids of all, where asked for
-// A destination column is not sent: the requester knows the rows.
+// The request is one array, little-endian, its parts behind each other:
+//   NeighborRequestHeader
+//   RelationDraw[draws]: relations to draw from, each with its fanout, kind and key of this hop
+//   RowRun[runs]: (node type, partition, count): whose rows follow
+//   u32[sum of counts]: local indices in run order
+// The reply's arrays, each with two parts:
+//   0  u32 neighbour gids of relations with 32-bit ids: for each relation, for each run of its destination type, for
+//      each row; then u32 counts of neighbours in the same order, of all relations
+//   1  u64 neighbour gids, likewise, of the other relations; then u64 original edge ids of all, where asked for.
+//      Left out when it has neither
+// A destination column is not sent: the requester knows the rows. Few arrays, because each one costs the transport a
+// system call to send and two to receive, an empty one too.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,8 @@ inline constexpr uint32_t kWantEdgeIds = 1;
 
 struct NeighborRequestHeader {
   uint32_t flags = 0;
+  uint32_t draws = 0;
+  uint32_t runs = 0;
   uint32_t reserved = 0;
 };
 struct RowRun {
@@ -40,7 +43,6 @@ struct RowRun {
   uint32_t reserved = 0;
 };
 
-// A request, its rows still in the arrays that it came in or goes out with.
 struct NeighborRequest {
   bool wantEdgeIds = false;
   std::vector<RelationDraw> draws;
@@ -48,7 +50,7 @@ struct NeighborRequest {
   std::vector<uint32_t> rows;
 };
 
-std::vector<rpc::OutArray> encodeNeighborRequest(NeighborRequest request);
+std::vector<rpc::OutArray> encodeNeighborRequest(const NeighborRequest& request);
 
 // Decodes and checks everything against the graph: own partitions, existing relations and rows, consistent
 // lengths. InvalidArgument or FailedPrecondition otherwise.

@@ -25,7 +25,8 @@ enum class Stage {
 };
 
 inline constexpr std::array<const char*, static_cast<size_t>(Stage::kCount)> kStageNames = {
-    "bucket", "serialize", "own draw", "wait", "check replies", "relabel", "serve: decode", "serve: draw", "serve: reply"};
+    "bucket", "serialize", "own draw", "wait", "check replies", "relabel",
+    "serve: decode", "serve: draw", "serve: reply"};
 
 // Sums per stage, over all threads. Thread-safe.
 class StageClock {
@@ -37,7 +38,9 @@ class StageClock {
   }
   Sums sums() const {
     Sums sums{};
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] = std::chrono::nanoseconds(nanoseconds_[i].load(std::memory_order_relaxed));
+    for (size_t i = 0; i < sums.size(); ++i) {
+      sums[i] = std::chrono::nanoseconds(nanoseconds_[i].load(std::memory_order_relaxed));
+    }
     return sums;
   }
 

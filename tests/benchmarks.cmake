@@ -5,6 +5,7 @@ endif()
 farhop_test(unit/benchmark_report_test.cpp LIBS farhop_benchmarks nlohmann_json::nlohmann_json)
 farhop_test(unit/rmat_graph_test.cpp LIBS farhop_benchmarks)
 farhop_test(unit/benchmark_measuring_test.cpp LIBS farhop_benchmarks)
+farhop_test(multiproc/benchmark_processes_test.cpp LIBS farhop_benchmarks)
 
 # Every benchmark of farhop-bench, at its small size.
 foreach(name exchange limits sampler)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -58,6 +59,47 @@ TEST_F(NeighborWire, ReadsBackWhatItWrote) {
   ASSERT_TRUE(slices.ok()) << slices.status();
   EXPECT_NE((*slices)[0][0].counts, nullptr);  // follows: user -> user
   EXPECT_EQ((*slices)[0][1].counts, nullptr);  // no items among its destinations
+}
+
+// A reply that is cut, or longer than its counts say, or has an array too few, never makes slices.
+TEST_F(NeighborWire, RefusesARequestOrReplyOfAnyOtherLength) {
+  const NeighborRequest request = validRequest();
+  const auto resized = [](std::vector<rpc::Bytes> arrays, size_t which, size_t bytes) {
+    rpc::Bytes other = rpc::Bytes::allocate(bytes);
+    if (bytes > 0) std::memset(other.data(), 0, bytes);
+    if (bytes > 0) std::memcpy(other.data(), arrays[which].data(), std::min(bytes, arrays[which].size()));
+    arrays[which] = std::move(other);
+    return arrays;
+  };
+  const auto sent = encodeNeighborRequest(request);
+  ASSERT_EQ(sent.size(), 1U);
+  for (size_t bytes = 0; bytes < sent[0].bytes + 8; ++bytes) {
+    if (bytes == sent[0].bytes) continue;
+    EXPECT_FALSE(decodeNeighborRequest(resized(received(sent), 0, bytes), *graph_).ok()) << bytes << " bytes";
+  }
+  const auto reply = serveNeighbors(request, *graph_);
+  ASSERT_EQ(reply.size(), 2U);
+  ASSERT_TRUE(sliceNeighborReply(request, received(reply), *graph_).ok());
+  for (size_t words = 0; words < reply[1].bytes / 8 + 2; ++words) {
+    if (words == reply[1].bytes / 8) continue;
+    EXPECT_FALSE(sliceNeighborReply(request, resized(received(reply), 1, words * 8), *graph_).ok()) << words << " words";
+  }
+  for (size_t words = 0; words < reply[0].bytes / 4; ++words) {
+    EXPECT_FALSE(sliceNeighborReply(request, resized(received(reply), 0, words * 4), *graph_).ok()) << words << " words";
+  }
+  std::vector<rpc::Bytes> one = received(reply);
+  one.pop_back();
+  EXPECT_FALSE(sliceNeighborReply(request, one, *graph_).ok());
+  EXPECT_FALSE(sliceNeighborReply(request, std::vector<rpc::Bytes>(), *graph_).ok());
+}
+
+// Most messages: nothing in 64 bits, so that one array is all that travels.
+TEST_F(NeighborWire, RepliesWithOneArray_WhenNeitherEdgeIdsNorWideIdsAreAsked) {
+  NeighborRequest request = validRequest();
+  request.wantEdgeIds = false;
+  const auto reply = received(serveNeighbors(request, *graph_));
+  EXPECT_EQ(reply.size(), 1U);
+  EXPECT_TRUE(sliceNeighborReply(request, reply, *graph_).ok());
 }
 
 TEST_F(NeighborWire, RefusesWhatDoesNotFitTheGraph) {
