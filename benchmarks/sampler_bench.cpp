@@ -251,7 +251,8 @@ class SamplerBench {
     if (baseline != nullptr && baseline != &entry && threads == 1)
       row(speedup(entry, *baseline, coreRate), "x unordered_map");
     const Case* const uniform = find("uniform");
-    if (uniform != nullptr && uniform != &entry && threads == 1) row(speedup(entry, *uniform, coreRate), "x uniform");
+    if (uniform != nullptr && uniform != &entry && baseline != &entry && threads == 1)
+      row(speedup(entry, *uniform, coreRate), "x uniform");
     if (uniform != nullptr && threads > 1) row(speedup(entry, *uniform, edgeRate), "x one thread", threads);
     row(over(entry,
              [](const Pass& pass) {
