@@ -77,7 +77,7 @@ TEST_F(NeighborWire, RefusesARequestOrReplyOfAnyOtherLength) {
     if (bytes == sent[0].bytes) continue;
     EXPECT_FALSE(decodeNeighborRequest(resized(received(sent), 0, bytes), *graph_).ok()) << bytes << " bytes";
   }
-  const auto reply = serveNeighbors(request, *graph_);
+  const auto reply = *serveNeighbors(request, *graph_);
   ASSERT_EQ(reply.size(), 2U);
   ASSERT_TRUE(sliceNeighborReply(request, received(reply), *graph_).ok());
   for (size_t words = 0; words < reply[1].bytes / 8 + 2; ++words) {
@@ -97,7 +97,7 @@ TEST_F(NeighborWire, RefusesARequestOrReplyOfAnyOtherLength) {
 TEST_F(NeighborWire, RepliesWithOneArray_WhenNeitherEdgeIdsNorWideIdsAreAsked) {
   NeighborRequest request = validRequest();
   request.wantEdgeIds = false;
-  const auto reply = received(serveNeighbors(request, *graph_));
+  const auto reply = received(*serveNeighbors(request, *graph_));
   EXPECT_EQ(reply.size(), 1U);
   EXPECT_TRUE(sliceNeighborReply(request, reply, *graph_).ok());
 }
