@@ -102,9 +102,7 @@ std::vector<torch::Tensor> Batch::pull(const std::vector<std::string>& names, co
   if (done.wait_for(core_->pullTimeout + std::chrono::seconds(10)) != std::future_status::ready) {
     throw Error(ErrorCode::kDeadlineExceeded, "features did not arrive in time");
   }
-  const absl::Status status = done.get();
-  const absl::Status failure = core_->graph->session->failure().status();
-  if (!status.ok()) api::okOrThrow(failure.ok() ? status : failure);
+  api::okOrThrow(core_->graph->explained(done.get()));
   return held->tensors;
 }
 

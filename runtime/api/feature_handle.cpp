@@ -13,13 +13,6 @@ absl::Status refuseAfterLeave(const GraphCore& core) {
   return absl::FailedPreconditionError("the runtime has left the job; pull features before Runtime::leave()");
 }
 
-// The job's first failure explains an error better than its consequence at this call.
-absl::Status explained(const GraphCore& core, const absl::Status& status) {
-  if (status.ok()) return status;
-  const absl::Status failure = core.session->failure().status();
-  return failure.ok() ? status : failure;
-}
-
 // libtorch's own error for "no memory" is none of ours.
 torch::Tensor emptyTensor(const std::vector<int64_t>& shape, torch::ScalarType dtype) {
   try {
@@ -57,7 +50,7 @@ void FeatureState::start() {
   }
   core->puller->pull(std::move(request), [self = shared_from_this()](absl::Status result) {
     std::lock_guard lock(self->mutex);
-    self->status = explained(*self->core, result);
+    self->status = self->core->explained(result);
     self->progress = Progress::kDone;
     self->changed.notify_all();
   });
@@ -120,7 +113,7 @@ void FeatureHandle::pullInto(torch::Tensor destination) const {
   if (done.wait_for(state_->timeout + std::chrono::seconds(10)) != std::future_status::ready) {
     throw Error(ErrorCode::kDeadlineExceeded, absl::StrCat("feature '", state_->name, "' did not arrive in time"));
   }
-  api::okOrThrow(explained(*state_->core, done.get()));
+  api::okOrThrow(state_->core->explained(done.get()));
 }
 
 }  // namespace farhop

@@ -10,6 +10,15 @@ namespace farhop {
 using api::toError;
 using api::valueOrThrow;
 
+absl::Status GraphCore::explained(const absl::Status& status) const {
+  if (status.ok()) return status;
+  // The agent's own report may still be on its way; a trainer that ends because of this error must not be
+  // taken for the culprit.
+  if (absl::IsUnavailable(status) && peerOf(status)) session->failure().record(status);
+  const absl::Status failure = session->failure().status();
+  return failure.ok() ? status : failure;
+}
+
 int GraphCore::nodeType(const std::string& name) const {
   const auto& types = graph->schema().nodeTypes;
   if (name.empty() && types.size() == 1) return 0;

@@ -23,6 +23,10 @@ struct GraphCore {
   std::shared_ptr<sampler::SamplerMetrics> metrics;
   std::unique_ptr<sampler::FeaturePuller> puller;
 
+  // What to report for `status`: the job's first failure where there is one, since it explains an error better
+  // than its consequence at this call. A lost peer that this call is the first to see becomes that failure.
+  absl::Status explained(const absl::Status& status) const;
+
   // Empty names the only one there is; otherwise InvalidArgument or NotFound, listing what exists.
   int nodeType(const std::string& name) const;  // throws Error
   int relation(const std::string& name) const;  // throws Error

@@ -204,10 +204,7 @@ bool NeighborLoader::next(Batch* batch) {
   const absl::Status failure = impl_->core->session->failure().status();
   api::okOrThrow(failure);
   auto sampled = impl_->stream->next();
-  if (!sampled.ok()) {
-    const absl::Status cause = impl_->core->session->failure().status();
-    throw api::toError(cause.ok() ? sampled.status() : cause);
-  }
+  if (!sampled.ok()) throw api::toError(impl_->core->explained(sampled.status()));
   if (*sampled == nullptr) return false;
   auto core = std::make_shared<BatchCore>();
   core->graph = impl_->core;
