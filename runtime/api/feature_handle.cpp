@@ -49,8 +49,9 @@ void FeatureState::start() {
     request = requestFor(this, &tensor, shared_from_this());
   }
   core->puller->pull(std::move(request), [self = shared_from_this()](absl::Status result) {
+    absl::Status explained = self->core->explained(result);
     std::lock_guard lock(self->mutex);
-    self->status = self->core->explained(result);
+    self->status = std::move(explained);
     self->progress = Progress::kDone;
     self->changed.notify_all();
   });
