@@ -137,13 +137,16 @@ TEST_F(Store, BoundsWhatStrangersCanMakeItLog) {
 }
 
 TEST_F(Store, IsGivenUpByName_WhenItWasReachedAndIsGoneThen) {
-  // A listener that nobody serves: connections succeed and stay without an answer.
+  // A listener that nobody serves: a connection succeeds and stays without an answer.
   auto listener = std::make_unique<FileDescriptor>(*listenTcp({"127.0.0.1", 0}, 16));
   const HostPort master{"127.0.0.1", *boundPort(listener->get())};
   const auto begin = Clock::now();
   std::thread end([&] {
-    // The client is there when its connection can be accepted.
+    // The client knows that it is connected when it has sent its hello.
     pollfd entry{listener->get(), POLLIN, 0};
+    ::poll(&entry, 1, 10'000);
+    const FileDescriptor connection(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
+    entry.fd = connection.get();
     ::poll(&entry, 1, 10'000);
     listener.reset();
   });
