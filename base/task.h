@@ -7,6 +7,7 @@
 #include <coroutine>
 #include <exception>
 #include <functional>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -21,6 +22,7 @@ class Task {
  public:
   struct promise_type {
     std::optional<T> value;
+    std::exception_ptr error;
     std::coroutine_handle<> awaiter = std::noop_coroutine();
 
     Task get_return_object() { return Task(std::coroutine_handle<promise_type>::from_promise(*this)); }
@@ -34,8 +36,8 @@ class Task {
     };
     Final final_suspend() noexcept { return {}; }
     void return_value(T result) { value.emplace(std::move(result)); }
-    // Our code reports by Status; what escapes is std::bad_alloc, and then the process has nothing to save.
-    void unhandled_exception() { std::terminate(); }
+    // Passed to whoever awaits, as a call would.
+    void unhandled_exception() { error = std::current_exception(); }
   };
 
   Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
@@ -49,7 +51,10 @@ class Task {
     handle_.promise().awaiter = awaiter;
     return handle_;
   }
-  T await_resume() { return std::move(*handle_.promise().value); }
+  T await_resume() {
+    if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
+    return std::move(*handle_.promise().value);
+  }
 
  private:
   explicit Task(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
@@ -64,19 +69,26 @@ struct Detached {
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }
     void return_void() {}
-    void unhandled_exception() { std::terminate(); }
+    // runDetached() lets out only what `done` throws, and that must not throw.
+    void unhandled_exception() noexcept { std::terminate(); }
   };
 };
 
 template <typename T>
 Detached runDetached(Task<T> task, std::function<void(T)> done) {
-  T result = co_await task;
-  done(std::move(result));
+  std::optional<T> result;
+  try {
+    T value = co_await task;
+    result.emplace(std::move(value));
+  } catch (const std::bad_alloc&) {
+    result.emplace(absl::ResourceExhaustedError("out of memory"));
+  }
+  done(std::move(*result));
 }
 }  // namespace task_internal
 
 // Runs `task` on the calling thread until its first suspension; `done` gets the result on whatever thread
-// the task ends on.
+// the task ends on. T is a StatusOr: running out of memory becomes ResourceExhausted. `done` must not throw.
 template <typename T>
 void startTask(Task<T> task, std::function<void(T)> done) {
   task_internal::runDetached<T>(std::move(task), std::move(done));

@@ -1,6 +1,7 @@
 #include "sampler/batch_sampler.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/random.h"
@@ -71,18 +72,23 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
     workspace->exchanges_.clear();
     if (drawn.ok()) planExchanges(*batch, hop, workspace);
     ReplyGroup replies(executor_);
-    for (Exchange& exchange : workspace->exchanges_) {
-      replies.add();
-      std::vector<rpc::OutArray> arrays = encodeNeighborRequest(exchange.request);
-      for (const rpc::OutArray& array : arrays) batch->traffic.neighborBytes += array.bytes;
-      ++batch->traffic.messages;
-      agent_->call(exchange.machine, kNeighborMethod, std::move(arrays), Deadline::after(options_.requestTimeout),
-                   exchange.reply, [&replies](absl::Status status) { replies.finish(status); });
+    // What has been sent is awaited also after an error: the replies' memory is the workspace's.
+    try {
+      for (Exchange& exchange : workspace->exchanges_) {
+        std::vector<rpc::OutArray> arrays = encodeNeighborRequest(exchange.request);
+        for (const rpc::OutArray& array : arrays) batch->traffic.neighborBytes += array.bytes;
+        ++batch->traffic.messages;
+        replies.add();
+        agent_->call(exchange.machine, kNeighborMethod, std::move(arrays), Deadline::after(options_.requestTimeout),
+                     exchange.reply, [&replies](absl::Status status) { replies.finish(status); });
+      }
+      stages.end(Stage::kSerialize);
+      if (drawn.ok()) drawn = drawOwn(*batch, hop, workspace);
+      stages.end(Stage::kOwnDraw);
+    } catch (const std::bad_alloc&) {
+      drawn = absl::ResourceExhaustedError("out of memory");
     }
-    stages.end(Stage::kSerialize);
-    if (drawn.ok()) drawn = drawOwn(*batch, hop, workspace);
-    stages.end(Stage::kOwnDraw);
-    absl::Status status = co_await replies;  // also after an error: the replies' memory is the workspace's
+    absl::Status status = co_await replies;
     stages.endWait(Stage::kWait);
     if (!drawn.ok()) status = drawn;
     if (status.ok()) status = collectReplies(workspace, batch.get());
