@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <thread>
+
 #include "runtime/session.h"
 #include "tests/process_group.h"
 #include "tests/session_job.h"
@@ -105,7 +107,7 @@ TEST_P(StageKill, DuringTheStart_EndsTheOthersByName) {
   const Case& c = GetParam();
   SessionJob job(2, 2, "stage-start");
   ProcessGroup group(4, [&](int rank) -> std::string {
-    SessionJob::reportStages(rank == c.victim ? c.stage : "");
+    job.reportStages(rank == c.victim ? c.stage : "");
     absl::StatusOr<std::unique_ptr<Session>> session = Session::start(job.contract(rank), quickOptions());
     if (!session.ok()) return describeFailure(session.status());
     return describeFailure((*session)->leave(soon()));
@@ -121,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, StageKill, ::testing::ValuesIn(startCases()),
 TEST(StageKillOfAHub, BeforeItsMachineHasMetAnybody_IsKnownOnItsMachineAlone) {
   SessionJob job(2, 2, "stage-hub");
   ProcessGroup group(4, [&](int rank) -> std::string {
-    SessionJob::reportStages(rank == 2 ? "channel/open" : "");
+    job.reportStages(rank == 2 ? "channel/open" : "");
     SessionOptions options = quickOptions();
     options.startTimeout = milliseconds(3'000);
     return describeFailure(Session::start(job.contract(rank), options).status());
@@ -136,13 +138,43 @@ TEST(StageKillOfAHub, BeforeItsMachineHasMetAnybody_IsKnownOnItsMachineAlone) {
   EXPECT_EQ(job.leftovers(), "");
 }
 
+// A master that dies between a member's two connections to its store: what answered once is not waited for until the
+// start's deadline, neither by a member to whom somebody tells the death nor by one that is alone.
+TEST(StageKillOfAMaster, BetweenTheTwoConnectionsToItsStore_EndsTheMember) {
+  for (const int procs : {1, 2}) {
+    SCOPED_TRACE(procs);
+    SessionJob job(2, procs, "stage-watch");
+    const int member = procs;  // machine 1 process 0
+    ProcessGroup group(2 * procs, [&](int rank) -> std::string {
+      job.reportStages(rank == 0 ? "group/met" : rank == member ? "watch/connecting" : "");
+      return describeFailure(Session::start(job.contract(rank), quickOptions()).status());
+    });
+    job.releasePorts();
+    ASSERT_TRUE(group.awaitLine(member, "at watch/connecting", kPatience));
+    ASSERT_TRUE(group.awaitLine(0, "at group/met", kPatience));
+    if (procs == 2) {
+      for (int rank : {1, 3}) ASSERT_TRUE(group.awaitLine(rank, "at group/met", kPatience)) << rank;
+    }
+    group.kill(0, SIGKILL);
+    const auto begin = Clock::now();
+    std::this_thread::sleep_for(milliseconds(20));  // its port refuses by then
+    job.release();
+    const std::vector<ChildResult> results = group.wait(milliseconds(10'000));
+    EXPECT_LT(Clock::now() - begin, kMostAfterKill);
+    for (size_t rank = 1; rank < results.size(); ++rank) {
+      EXPECT_THAT(results[rank].text, ::testing::StartsWith("machine 0 process 0")) << rank;
+    }
+    EXPECT_EQ(job.leftovers(), "");
+  }
+}
+
 class LeaveKill : public StageKill {};
 
 TEST_P(LeaveKill, EndsTheOthersByName_UnlessTheyNeedItNoMore) {
   const Case& c = GetParam();
   SessionJob job(2, 2, "stage-leave");
   ProcessGroup group(4, [&](int rank) -> std::string {
-    SessionJob::reportStages(rank == c.victim ? c.stage : "");
+    job.reportStages(rank == c.victim ? c.stage : "");
     absl::StatusOr<std::unique_ptr<Session>> session = Session::start(job.contract(rank), quickOptions());
     if (!session.ok()) return describeFailure(session.status());
     return describeFailure((*session)->leave(soon()));
