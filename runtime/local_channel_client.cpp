@@ -12,6 +12,15 @@ namespace farhop::runtime {
 
 using Type = LocalMessage::Type;
 
+namespace {
+
+// Nothing wakes these waits when a failure is recorded, so they are cut into pieces.
+constexpr std::chrono::milliseconds kSlice{50};
+
+Deadline sliceOf(Deadline deadline) { return Deadline::earliest(deadline, Deadline::after(kSlice)); }
+
+}  // namespace
+
 absl::Status LocalChannel::connect(Deadline deadline) {
   LocalMessage hello;
   hello.type = Type::kHello;
@@ -22,11 +31,15 @@ absl::Status LocalChannel::connect(Deadline deadline) {
   hello.value = contract_.token;
   const std::string frame = encodeLocalMessage(hello);
 
-  absl::StatusOr<FileDescriptor> fd = connectAbstract(socketName(contract_), deadline, true);
+  absl::StatusOr<FileDescriptor> fd = connectAbstract(socketName(contract_), sliceOf(deadline), true);
+  while (!fd.ok() && !deadline.expired()) {
+    FARHOP_RETURN_IF_ERROR(monitor_->status());
+    fd = connectAbstract(socketName(contract_), sliceOf(deadline), true);
+  }
   if (!fd.ok()) {
     return absl::DeadlineExceededError(
         absl::StrCat("process 0 of machine ", contract_.machine, " did not open the machine's local channel in time (",
-                     std::string(fd.status().message()), "); did it start?"));
+                     std::string(fd.status().message()), "); it did not start, or died before; its log says why"));
   }
   const PeerName hub{contract_.machine, 0, ""};
   if (!sameUser(fd->get())) {
@@ -69,7 +82,8 @@ absl::Status LocalChannel::awaitWelcome(Connection& connection, Deadline deadlin
                       hub);
     } else if (errno == EAGAIN || errno == EINTR) {
       pollfd entry{connection.fd.get(), POLLIN, 0};
-      (void)::poll(&entry, 1, deadline.remainingMs());
+      (void)::poll(&entry, 1, sliceOf(deadline).remainingMs());
+      FARHOP_RETURN_IF_ERROR(monitor_->status());
       if (deadline.expired()) {
         return absl::DeadlineExceededError(absl::StrCat("process 0 of machine ", contract_.machine,
                                                         " does not answer on the machine's local channel"));
