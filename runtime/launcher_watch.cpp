@@ -15,8 +15,9 @@
 namespace farhop::runtime {
 namespace {
 
-// How long a loss that the launcher tells of waits for those who see it on the wire.
-constexpr std::chrono::milliseconds kDoubtTimeout{200};
+// How long a loss that the launcher tells of waits for those who see it on the wire: shorter than those wait who see a
+// connection end that may be a victim's.
+constexpr std::chrono::milliseconds kDoubtTimeout{100};
 
 int socketOption(int fd, int option) {
   int value = -1;

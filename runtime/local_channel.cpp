@@ -28,6 +28,15 @@ bool sameUser(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 && credentials.uid == ::geteuid();
 }
 
+std::string placeOfPeer(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return {};
+  char host[256] = {};
+  if (::gethostname(host, sizeof(host) - 1) != 0) return absl::StrCat("pid ", credentials.pid);
+  return absl::StrCat("pid ", credentials.pid, " on ", host);
+}
+
 std::string LocalChannel::socketName(const LaunchContract& contract) {
   if (contract.procsPerMachine == 1) return {};
   // A long job id would not fit into a socket's name; its end is the part that differs between jobs.
@@ -188,6 +197,7 @@ void LocalChannel::apply(const LocalMessage& message, std::vector<absl::Status>&
     case Type::kDead:
       if (!known) return;
       members_[static_cast<size_t>(message.proc)].dead = true;
+      if (!message.text.empty()) members_[static_cast<size_t>(message.proc)].address = message.text;
       failures.push_back(deathOf(message.proc));
       return;
     case Type::kLost: {

@@ -41,7 +41,6 @@ absl::Status LocalChannel::connect(Deadline deadline) {
         absl::StrCat("process 0 of machine ", contract_.machine, " did not open the machine's local channel in time (",
                      std::string(fd.status().message()), "); it did not start, or died before; its log says why"));
   }
-  const PeerName hub{contract_.machine, 0, ""};
   if (!sameUser(fd->get())) {
     return absl::PermissionDeniedError(
         absl::StrCat("another user's process listens as '", socketName(contract_), "'; choose another job id"));
@@ -49,8 +48,9 @@ absl::Status LocalChannel::connect(Deadline deadline) {
   auto connection = std::make_unique<Connection>();
   connection->fd = *std::move(fd);
   connection->proc = 0;
+  members_[0].address = placeOfPeer(connection->fd.get());
   if (const absl::Status sent = sendAll(connection->fd.get(), frame.data(), frame.size(), deadline); !sent.ok()) {
-    return withPeer(annotate(sent, absl::StrCat("lost ", describePeer(hub), ": the machine's local channel")), hub);
+    return withPeer(annotate(sent, absl::StrCat("lost ", describePeer(hub()), ": the machine's local channel")), hub());
   }
   rpc::reachStage("channel/hello");
   FARHOP_RETURN_IF_ERROR(awaitWelcome(*connection, deadline));
@@ -60,7 +60,6 @@ absl::Status LocalChannel::connect(Deadline deadline) {
 
 // The hub's answer; what follows it stays in `input`.
 absl::Status LocalChannel::awaitWelcome(Connection& connection, Deadline deadline) {
-  const PeerName hub{contract_.machine, 0, ""};
   for (;;) {
     absl::StatusOr<std::optional<LocalMessage>> message = takeLocalMessage(connection.input);
     if (!message.ok()) return message.status();
@@ -78,8 +77,8 @@ absl::Status LocalChannel::awaitWelcome(Connection& connection, Deadline deadlin
       bytesReceived_ += static_cast<size_t>(n);
     } else if (n == 0) {
       return withPeer(absl::UnavailableError(absl::StrCat(
-                          "lost ", describePeer(hub), ": it closed the machine's local channel; its log says why")),
-                      hub);
+                          "lost ", describePeer(hub()), ": it closed the machine's local channel; its log says why")),
+                      hub());
     } else if (errno == EAGAIN || errno == EINTR) {
       pollfd entry{connection.fd.get(), POLLIN, 0};
       (void)::poll(&entry, 1, sliceOf(deadline).remainingMs());
@@ -90,7 +89,8 @@ absl::Status LocalChannel::awaitWelcome(Connection& connection, Deadline deadlin
       }
     } else {
       // A hub that ends with bytes of ours unread resets the connection.
-      return withPeer(errnoStatus(absl::StrCat("lost ", describePeer(hub), ": the machine's local channel"), errno), hub);
+      return withPeer(errnoStatus(absl::StrCat("lost ", describePeer(hub()), ": the machine's local channel"), errno),
+                      hub());
     }
   }
 }

@@ -9,6 +9,7 @@
 
 #include "base/executor.h"
 #include "rpc/stages.h"
+#include "runtime/store_watch.h"
 
 namespace farhop::runtime {
 namespace {
@@ -20,7 +21,13 @@ constexpr std::chrono::milliseconds kResolverGrace{1'000};
 constexpr std::chrono::milliseconds kSilence{15'000};
 constexpr std::chrono::milliseconds kStrangerPause{500};
 
+// What the store's other clients have to hear of is told within this time, or not at all.
+constexpr std::chrono::milliseconds kTellTimeout{400};
+
 struct Attempt {
+  explicit Attempt(const LaunchContract& ofJob) : contract(ofJob) {}
+
+  const LaunchContract contract;
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<StoreMeeting> met;      // guarded by mutex
@@ -28,12 +35,24 @@ struct Attempt {
   std::vector<absl::Status> candidates; // guarded by mutex: what each did last
   size_t ended = 0;                     // guarded by mutex: how many candidates are tried no more
   bool givenUp = false;                 // guarded by mutex: nobody waits any more
+  absl::Status reason;                  // guarded by mutex: the recorded failure, where that is why
 
   bool isGivenUp() {
     std::lock_guard lock(mutex);
     return givenUp;
   }
 };
+
+// For a process that has met the store but has to end for another's death: the others are to hear of that one, and
+// are not to take this one for the culprit because its connections end.
+void leaveFor(const absl::Status& reason, StoreMeeting& meeting, const LaunchContract& contract) {
+  if (reason.ok()) return;
+  if (meeting.client) {
+    tellWatches(*meeting.client, contract, reason, Deadline::after(kTellTimeout));
+    meeting.client->farewell();
+  }
+  if (meeting.watching) meeting.watching->farewell();
+}
 
 // Returns false when there is no point in trying again.
 bool tryOnce(Attempt& attempt, size_t index, rpc::StoreClientOptions options, Deadline deadline) {
@@ -49,9 +68,15 @@ bool tryOnce(Attempt& attempt, size_t index, rpc::StoreClientOptions options, De
     options.wasUp = true;
     client = rpc::StoreClient::connect(options, deadline);
   }
-  std::lock_guard lock(attempt.mutex);
-  if (client.ok()) {
-    meeting.watching = *std::move(client);
+  if (client.ok()) meeting.watching = *std::move(client);
+  std::unique_lock lock(attempt.mutex);
+  if (isOurs && attempt.givenUp) {
+    const absl::Status reason = attempt.reason;
+    lock.unlock();
+    leaveFor(reason, meeting, attempt.contract);
+    return false;
+  }
+  if (meeting.watching) {
     attempt.met = std::move(meeting);
     return false;
   }
@@ -103,17 +128,18 @@ std::vector<HostPort> masterCandidates(const LaunchContract& contract) {
 
 absl::StatusOr<StoreMeeting> meetAtStore(const LaunchContract& contract, const std::vector<HostPort>& masters,
                                          FailureMonitor* monitor, Deadline deadline) {
-  auto attempt = std::make_shared<Attempt>();
+  auto attempt = std::make_shared<Attempt>(contract);
   attempt->candidates.resize(masters.size());
   for (size_t i = 0; i < masters.size(); ++i) {
     rpc::StoreClientOptions options{masters[i], contract.jobId, contract.token, {contract.machine, contract.proc, ""}};
     options.givenUp = [attempt] { return attempt->isGivenUp(); };
     std::thread([attempt, i, options = std::move(options), deadline] { pursue(attempt, i, options, deadline); }).detach();
   }
-  const int listener = monitor->addListener([attempt](const absl::Status&) {
+  const int listener = monitor->addListener([attempt](const absl::Status& reason) {
     {
       std::lock_guard lock(attempt->mutex);
       attempt->givenUp = true;
+      attempt->reason = reason;
     }
     attempt->changed.notify_all();
   });
@@ -130,7 +156,10 @@ absl::StatusOr<StoreMeeting> meetAtStore(const LaunchContract& contract, const s
   }
   attempt->changed.notify_all();
   monitor->removeListener(listener);
-  FARHOP_RETURN_IF_ERROR(monitor->status());
+  if (const absl::Status reason = monitor->status(); !reason.ok()) {
+    if (met) leaveFor(reason, *met, contract);
+    return reason;
+  }
   if (met) return *std::move(met);
   return annotate(failure, absl::StrCat("group ", contract.proc, " could not meet at its master (machine 0 process ",
                                         contract.proc, ")"));

@@ -18,6 +18,15 @@ std::string keyOf(int machine) { return absl::StrCat("watch/", machine); }
 
 }  // namespace
 
+void tellWatches(rpc::StoreClient& client, const LaunchContract& contract, const absl::Status& failure,
+                 Deadline deadline) {
+  const std::string frame = encodeLocalMessage(lossMessage(failure));
+  for (int machine = 0; machine < contract.numMachines; ++machine) {
+    if (machine == contract.machine) continue;
+    if (!client.set(keyOf(machine), frame, deadline).ok()) return;
+  }
+}
+
 StoreWatch::StoreWatch(const LaunchContract& contract, HostPort master, rpc::StoreClient* client,
                        FailureMonitor* monitor)
     : master_(std::move(master)),
@@ -53,11 +62,7 @@ void StoreWatch::tell(const absl::Status& failure) const {
   absl::StatusOr<std::unique_ptr<rpc::StoreClient>> client = rpc::StoreClient::connect(
       {master_, contract_.jobId, contract_.token, {contract_.machine, contract_.proc, ""}}, deadline);
   if (!client.ok()) return;
-  const std::string frame = encodeLocalMessage(lossMessage(failure));
-  for (int machine = 0; machine < contract_.numMachines; ++machine) {
-    if (machine == contract_.machine) continue;
-    if (!(*client)->set(keyOf(machine), frame, deadline).ok()) break;
-  }
+  tellWatches(**client, contract_, failure, deadline);
   (*client)->farewell();
 }
 

@@ -20,6 +20,9 @@
 
 namespace farhop::runtime {
 
+// Tells every other watch of the group of a failure.
+void tellWatches(rpc::StoreClient& client, const LaunchContract& contract, const absl::Status& failure, Deadline deadline);
+
 class StoreWatch {
  public:
   // `client` (the connection for this process's requests) and `monitor` outlive the watch.

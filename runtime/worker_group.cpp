@@ -61,6 +61,8 @@ absl::Status WorkerGroup::meet(Deadline deadline) {
     std::lock_guard lock(mutex_);
     watch_ = std::move(watch);
   }
+  // One that was recorded before there was anything to tell it with.
+  if (const absl::Status failure = monitor_->status(); !failure.ok()) tellPeers(failure);
   rpc::reachStage("group/met");
   return absl::OkStatus();
 }
@@ -217,10 +219,13 @@ void WorkerGroup::tellPeers(const absl::Status& failure) {
   rpc::Agent* agent = nullptr;
   {
     std::lock_guard lock(mutex_);
-    if (closed_ || std::exchange(told_, true)) return;
-    agent = agent_.get();
+    if (closed_) return;
     // Who is not connected yet hears of it through the store.
-    if (watch_ != nullptr) losses_.post([watch = watch_, failure] { watch->tell(failure); });
+    if (watch_ != nullptr && !std::exchange(toldStore_, true)) {
+      losses_.post([watch = watch_, failure] { watch->tell(failure); });
+    }
+    if (std::exchange(toldAgent_, agent_ != nullptr)) return;
+    agent = agent_.get();
   }
   if (agent == nullptr) return;
   const std::string frame = encodeLocalMessage(lossMessage(failure));

@@ -89,7 +89,8 @@ class WorkerGroup {
   std::shared_ptr<StoreWatch> watch_;  // set and reset under mutex_
   mutable std::mutex mutex_;
   std::unique_ptr<rpc::Agent> agent_;  // set once, under mutex_
-  bool told_ = false;                  // guarded by mutex_
+  bool toldStore_ = false;             // guarded by mutex_
+  bool toldAgent_ = false;             // guarded by mutex_
   bool closed_ = false;                // guarded by mutex_
 };
 

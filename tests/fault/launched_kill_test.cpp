@@ -54,7 +54,7 @@ TEST_P(LaunchedKill, BeforeAnybodyHasMetIt_EndsTheOthersByName) {
   for (int rank = 0; rank < 4; ++rank) {
     if (rank == death.rank) continue;
     EXPECT_THAT(farhop.linesOf(rank / 2, rank % 2),
-                ElementsAre(AllOf(StartsWith(absl::StrCat("ended: ", name, " (127.0.0.1")), HasSubstr("UNAVAILABLE"))))
+                ElementsAre(AllOf(StartsWith(absl::StrCat("ended: ", name, " (")), HasSubstr("UNAVAILABLE"))))
         << "rank " << rank << "\n" << farhop.err();
   }
   EXPECT_TRUE(isGone(farhop.jobId(), 1));
