@@ -33,6 +33,11 @@ inline constexpr char kEnvMasterFd[] = "FARHOP_MASTER_FD";
 // Optional as well; without it a process that dies before it has met any other is missed at the start's deadline.
 inline constexpr char kEnvLauncherFd[] = "FARHOP_LAUNCHER_FD";
 
+// What the errors of a start advise that miss a process of which nobody has heard.
+inline constexpr char kNeverCameAdvice[] =
+    "it did not start, died before, or waits itself: see its log (with farhop run, or srun --kill-on-bad-exit=1, a death "
+    "ends the start at once)";
+
 inline constexpr int kMaxMachines = 65'536;
 inline constexpr int kMaxProcsPerMachine = 1'024;
 

@@ -37,9 +37,11 @@ absl::Status LocalChannel::connect(Deadline deadline) {
     fd = connectAbstract(socketName(contract_), sliceOf(deadline), true);
   }
   if (!fd.ok()) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("process 0 of machine ", contract_.machine, " did not open the machine's local channel in time (",
-                     std::string(fd.status().message()), "); it did not start, or died before; its log says why"));
+    const PeerName missing{contract_.machine, 0, ""};
+    return withPeer(absl::DeadlineExceededError(
+                        absl::StrCat(describePeer(missing), " did not open the machine's local channel in time (",
+                                     std::string(fd.status().message()), "); ", kNeverCameAdvice)),
+                    missing);
   }
   if (!sameUser(fd->get())) {
     return absl::PermissionDeniedError(

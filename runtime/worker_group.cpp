@@ -179,7 +179,14 @@ absl::StatusOr<std::vector<std::string>> WorkerGroup::exchangeAddresses(Deadline
   FARHOP_RETURN_IF_ERROR(client_->set(addressKey(contract_.machine), agent_->address(), deadline));
   std::vector<std::string> addresses;
   for (int machine = 0; machine < contract_.numMachines; ++machine) {
-    FARHOP_ASSIGN_OR_RETURN(std::string address, lookUp(addressKey(machine), deadline));
+    absl::StatusOr<std::string> found = lookUp(addressKey(machine), deadline);
+    if (absl::IsDeadlineExceeded(found.status()) && !peerOf(found.status())) {
+      const PeerName& peer = peers_[static_cast<size_t>(machine)];
+      return withPeer(absl::DeadlineExceededError(absl::StrCat("group ", contract_.proc, " did not meet in time: ",
+                                                               describePeer(peer), " has not come; ", kNeverCameAdvice)),
+                      peer);
+    }
+    FARHOP_ASSIGN_OR_RETURN(std::string address, std::move(found));
     peers_[static_cast<size_t>(machine)].address = withoutScheme(address);
     addresses.push_back(std::move(address));
   }

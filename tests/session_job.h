@@ -27,6 +27,8 @@ class SessionJob {
 
   // In the child of that rank: its contract. Closes the other groups' sockets.
   runtime::LaunchContract contract(int rank);
+  // In the test: the socket that listens on that group's port, non-blocking.
+  int listener(int proc) const { return listeners_[static_cast<size_t>(proc)].get(); }
   // Stops listening in this process; contracts then carry the port alone.
   void releasePorts();
 
