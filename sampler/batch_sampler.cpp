@@ -185,7 +185,7 @@ absl::Status BatchSampler::drawOwn(const SampledBatch& batch, size_t hop, BatchW
       if (!graph_->isOwn(k) || frontier.rows[k].empty()) continue;
       auto draw = [&]<typename Id>(DrawnNeighbors<Id>* own) -> absl::Status {
         own->clear();
-        FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(*graph_, k, relationDraw, frontier.rows[k], options_.edgeIds, own,
+        FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(*graph_, k, relationDraw, {.rows = frontier.rows[k]}, options_.edgeIds, own,
                                                  &work->positions_));
         work->slices_[r][k] = {own->counts.data(), own->neighbors.data(), own->edgeIds.data(), own->neighbors.size()};
         return absl::OkStatus();
