@@ -38,9 +38,10 @@ absl::StatusOr<uint32_t> weightIndex(const PartitionedGraph& graph, int relation
 
 template <typename Id>
 absl::Status drawNeighbors(const PartitionedGraph& graph, int partition, const RelationDraw& draw,
-                           std::span<const uint32_t> rows, bool wantEdgeIds, DrawnNeighbors<Id>* out,
-                           PositionSet* scratch) {
-  const CsrView<Id> view = graph.view<Id>(partition, static_cast<int>(draw.relation));
+                           const DrawRows& drawRows, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  const std::span<const uint32_t> rows = drawRows.rows;
+  CsrView<Id> view = graph.view<Id>(partition, static_cast<int>(draw.relation));
+  view.positionsAsIds = drawRows.positionsAsIds;
   switch (static_cast<DrawKind>(draw.kind)) {
     case DrawKind::kUniform:
       sampleUniform(view, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
@@ -64,10 +65,8 @@ absl::Status drawNeighbors(const PartitionedGraph& graph, int partition, const R
 }
 
 template absl::Status drawNeighbors<uint32_t>(const PartitionedGraph&, int, const RelationDraw&,
-                                              std::span<const uint32_t>, bool, DrawnNeighbors<uint32_t>*,
-                                              PositionSet*);
+                                              const DrawRows&, bool, DrawnNeighbors<uint32_t>*, PositionSet*);
 template absl::Status drawNeighbors<uint64_t>(const PartitionedGraph&, int, const RelationDraw&,
-                                              std::span<const uint32_t>, bool, DrawnNeighbors<uint64_t>*,
-                                              PositionSet*);
+                                              const DrawRows&, bool, DrawnNeighbors<uint64_t>*, PositionSet*);
 
 }  // namespace farhop::sampler

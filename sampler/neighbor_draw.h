@@ -42,6 +42,24 @@ struct RelationDraw {
   uint32_t weight = 0;  // of kinds that draw by one: index of the relation's feature, or kStoredWeights; else 0
 };
 
+// An in-edge that a row must not draw: all edges from `source`, parallel ones too.
+struct ExcludedEdge {
+  uint32_t draw = 0;    // index of the relation's draw in its request
+  uint32_t row = 0;     // index of the row among those of its request
+  uint64_t source = 0;  // gid
+};
+
+// Rows of one own partition that draw, and what limits each. The columns are as long as `rows`, or empty.
+struct DrawRows {
+  std::span<const uint32_t> rows;         // local indices
+  std::span<const uint32_t> occurrences;  // part of each row's key; empty: 0
+  std::span<const int64_t> times;         // a row draws nothing later than this; empty: no limit
+  // In order of `row`, which counts from `firstRow`: rows[0] is row firstRow.
+  std::span<const ExcludedEdge> excluded;
+  uint32_t firstRow = 0;
+  bool positionsAsIds = false;  // edge ids come out as positions in the relation's CSR
+};
+
 // InvalidArgument unless the graph can be drawn from like this: relation, fanout, kind, weight.
 absl::Status checkDraw(const RelationDraw& draw, const PartitionedGraph& graph);
 
@@ -52,14 +70,11 @@ absl::StatusOr<uint32_t> weightIndex(const PartitionedGraph& graph, int relation
 // when the partition's weights are none.
 template <typename Id>
 absl::Status drawNeighbors(const PartitionedGraph& graph, int partition, const RelationDraw& draw,
-                           std::span<const uint32_t> rows, bool wantEdgeIds, DrawnNeighbors<Id>* out,
-                           PositionSet* scratch);
+                           const DrawRows& rows, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch);
 
 extern template absl::Status drawNeighbors<uint32_t>(const PartitionedGraph&, int, const RelationDraw&,
-                                                     std::span<const uint32_t>, bool, DrawnNeighbors<uint32_t>*,
-                                                     PositionSet*);
+                                                     const DrawRows&, bool, DrawnNeighbors<uint32_t>*, PositionSet*);
 extern template absl::Status drawNeighbors<uint64_t>(const PartitionedGraph&, int, const RelationDraw&,
-                                                     std::span<const uint32_t>, bool, DrawnNeighbors<uint64_t>*,
-                                                     PositionSet*);
+                                                     const DrawRows&, bool, DrawnNeighbors<uint64_t>*, PositionSet*);
 
 }  // namespace farhop::sampler

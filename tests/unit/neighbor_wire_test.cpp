@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "sampler/neighbor_service.h"
@@ -93,6 +94,27 @@ TEST_F(NeighborWire, RefusesARequestOrReplyOfAnyOtherLength) {
   EXPECT_FALSE(sliceNeighborReply(request, std::vector<rpc::Bytes>(), *graph_).ok());
 }
 
+TEST_F(NeighborWire, CarriesWhatLimitsEachRow) {
+  NeighborRequest request = validRequest();
+  request.times = {1, -2, 3, std::numeric_limits<int64_t>::min(), 5, 6, 7};
+  request.occurrences = {7, 6, 5, 4, 3, 2, 1};
+  request.excluded = {{0, 1, 10}, {0, 1, 11}, {0, 3, 12}, {1, 0, 13}, {2, 5, 14}, {2, 6, 15}};
+  auto decoded = decodeNeighborRequest(received(encodeNeighborRequest(request)), *graph_);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->times, request.times);
+  EXPECT_EQ(decoded->occurrences, request.occurrences);
+  const DrawRows first = decoded->rowsOf(0, 0, 4), last = decoded->rowsOf(2, 4, 3);
+  EXPECT_EQ(std::vector(first.rows.begin(), first.rows.end()), (std::vector<uint32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(std::vector(first.occurrences.begin(), first.occurrences.end()), (std::vector<uint32_t>{7, 6, 5, 4}));
+  EXPECT_EQ(std::vector(last.times.begin(), last.times.end()), (std::vector<int64_t>{5, 6, 7}));
+  ASSERT_EQ(first.excluded.size(), 3U);
+  EXPECT_EQ(first.excluded.back().source, 12U);
+  ASSERT_EQ(last.excluded.size(), 2U);
+  EXPECT_EQ(last.excluded.front().source, 14U);
+  EXPECT_EQ(last.excluded.front().row - last.firstRow, 1U);
+  EXPECT_TRUE(decoded->rowsOf(1, 4, 3).excluded.empty());
+}
+
 // Most messages: nothing in 64 bits, so that one array is all that travels.
 TEST_F(NeighborWire, RepliesWithOneArray_WhenNeitherEdgeIdsNorWideIdsAreAsked) {
   NeighborRequest request = validRequest();
@@ -120,6 +142,10 @@ TEST_F(NeighborWire, RefusesWhatDoesNotFitTheGraph) {
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.runs[0].count = 100; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.runs[0].count = 3; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.rows[0] = 1'000'000; }).ok());
+  EXPECT_FALSE(refused([](NeighborRequest& r) { r.excluded = {{3, 0, 1}}; }).ok());
+  EXPECT_FALSE(refused([](NeighborRequest& r) { r.excluded = {{0, 7, 1}}; }).ok());
+  EXPECT_FALSE(refused([](NeighborRequest& r) { r.excluded = {{1, 0, 1}, {0, 6, 1}}; }).ok());
+  EXPECT_FALSE(refused([](NeighborRequest& r) { r.times = {1, 2, 3}; }).ok());
   const absl::Status foreign = refused([](NeighborRequest& r) { r.runs[0].partition = 1; });
   EXPECT_EQ(foreign.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(foreign.message().find("not served by machine 0"), std::string::npos);
