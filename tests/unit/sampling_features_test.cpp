@@ -172,6 +172,28 @@ TEST(SamplingFeatures, KeepWeightsOfOtherTypesAsFloats_NoPositiveOneBecomingZero
   }
 }
 
+TEST(SamplingFeatures, MayBeOfNoEdges_AndOfPartitionsWithoutNodes) {
+  Dataset dataset = star();
+  dataset.schema.relations[0].count = 0;
+  dataset.edges = {{IdColumn(std::vector<uint64_t>{}), IdColumn(std::vector<uint64_t>{}), "edges.npy"}};
+  addEdgeFeature<int64_t>("t", {}, &dataset);
+  addEdgeFeature<uint8_t>("w", {}, &dataset);
+  EdgeSplitSeeds split;
+  split.name = "test";
+  split.labelSpec = FeatureSpec{kLabelsName, DType::kFloat16, {3}};
+  dataset.edgeSplits.push_back(split);
+  ASSERT_TRUE(declareSamplingFeatures({"t", "", "w"}, &dataset).ok());
+  testing::TemporaryDirectory directory;
+  StoreWriterOptions writer;
+  writer.directory = directory / "store";
+  writer.addReverse = true;
+  ASSERT_TRUE(writeStore(dataset, {3, {{1, 1, 1, 1}}}, writer).ok());
+  const auto store = GraphStore::open(writer.directory).value();
+  EXPECT_TRUE(store->verify().ok()) << store->verify();
+  EXPECT_EQ(store->openPartition(0)->relation(1).times.size(), 0u);
+  EXPECT_EQ(store->edgeSplitOriginalIds("test", 0)->size(), 0u);
+}
+
 TEST(SamplingFeatures, AreNotThere_WhereNothingIsDeclared) {
   testing::TemporaryDirectory directory;
   Dataset dataset = star();
