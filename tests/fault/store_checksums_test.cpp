@@ -119,7 +119,7 @@ TEST_F(StoreChecksums, LeaveOutFeaturesAndNothingElse_WhenAsked) {
     features += isFeatureFile(name);
     withFlippedBit(name, 4000, [&, path = name] { EXPECT_EQ(check(all_, false).ok(), isFeatureFile(path)) << path; });
   }
-  // x and label of two types, w of three relations; reverse relations have none.
+  // x and label of two types, w and t of three relations; reverse relations have none.
   EXPECT_EQ(features, size_t{kParts} * 10);
 }
 
