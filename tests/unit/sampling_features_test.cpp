@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <thread>
 
 #include "partition/graph_store.h"
 #include "partition/partitioner.h"
@@ -192,6 +193,24 @@ TEST(SamplingFeatures, MayBeOfNoEdges_AndOfPartitionsWithoutNodes) {
   EXPECT_TRUE(store->verify().ok()) << store->verify();
   EXPECT_EQ(store->openPartition(0)->relation(1).times.size(), 0u);
   EXPECT_EQ(store->edgeSplitOriginalIds("test", 0)->size(), 0u);
+}
+
+TEST(GlobalArrays, AreMappedOnce_WhicheverThreadAsksFirst) {
+  testing::TemporaryDirectory directory;
+  const auto store = stored(star(), directory);
+  const void* maps[4][2];
+  std::vector<std::thread> threads;
+  for (auto& own : maps) {
+    threads.emplace_back([&store, &own] {
+      own[0] = store->originalIdsByGid(0)->narrow.data();
+      own[1] = store->outDegrees(1)->data();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& own : maps) {
+    EXPECT_EQ(own[0], maps[0][0]);
+    EXPECT_EQ(own[1], store->inDegrees(0)->data());
+  }
 }
 
 TEST(SamplingFeatures, AreNotThere_WhereNothingIsDeclared) {
