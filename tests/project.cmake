@@ -18,6 +18,18 @@ target_compile_definitions(whole_job_test PRIVATE
   FARHOP_PROGRAM="$<TARGET_FILE:farhop>" API_TRAINER="$<TARGET_FILE:api_trainer>")
 add_dependencies(whole_job_test farhop api_trainer)
 
+add_executable(inference_trainer multiproc/inference_trainer.cpp)
+set_target_properties(inference_trainer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/multiproc)
+target_link_libraries(inference_trainer PRIVATE Farhop::farhop)
+target_include_directories(inference_trainer SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
+farhop_flags(inference_trainer)
+
+farhop_test(multiproc/inference_test.cpp LIBS farhop_fixture_graphs nlohmann_json::nlohmann_json
+            EXTRA multiproc/farhop_process.cpp TIMEOUT 300)
+target_compile_definitions(inference_test PRIVATE
+  FARHOP_PROGRAM="$<TARGET_FILE:farhop>" INFERENCE_TRAINER="$<TARGET_FILE:inference_trainer>")
+add_dependencies(inference_test farhop inference_trainer)
+
 # Installs into a directory of its own, builds a user's project against that, and runs it.
 farhop_test(consumer/consumer_test.cpp LIBS farhop_partition farhop_fixture_graphs TIMEOUT 300)
 target_compile_definitions(consumer_test PRIVATE
