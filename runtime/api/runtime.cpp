@@ -40,6 +40,8 @@ RuntimeOptions fromContract(const runtime::LaunchContract& contract) {
   options.start = runtime::formatStartMode(contract.start);
   options.graph = contract.graph;
   options.masterFd = contract.masterFd;
+  options.launcherFd = contract.launcherFd;
+  options.otherMasterPorts = contract.otherMasterPorts;
   return options;
 }
 
@@ -56,6 +58,8 @@ runtime::LaunchContract toContract(const RuntimeOptions& options) {
   contract.start = valueOrThrow(runtime::parseStartMode(options.start));
   contract.graph = options.graph;
   contract.masterFd = options.masterFd;
+  contract.launcherFd = options.launcherFd;
+  contract.otherMasterPorts = options.otherMasterPorts;
   return contract;
 }
 
