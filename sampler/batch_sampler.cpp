@@ -16,7 +16,9 @@ constexpr size_t kNumberingBuffer = 1024;
 }  // namespace
 
 BatchWorkspace::BatchWorkspace(const PartitionedGraph& graph)
-    : numbering_(graph.schema().nodeTypes.size()), frontiers_(graph.schema().nodeTypes.size()) {
+    : numbering_(graph.schema().nodeTypes.size()),
+      frontiers_(graph.schema().nodeTypes.size()),
+      exclusion_(graph.schema().relations.size(), static_cast<size_t>(graph.book().numPartitions())) {
   const size_t partitions = static_cast<size_t>(graph.book().numPartitions());
   const size_t relations = graph.schema().relations.size();
   for (Frontier& frontier : frontiers_) frontier.rows.resize(partitions);
@@ -113,10 +115,21 @@ void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work
   batch->seeds = request.seeds;
   for (size_t type = 0; type < work->numbering_.size(); ++type) work->numbering_[type].reset(&batch->nodes[type]);
   for (Frontier& frontier : work->frontiers_) frontier.first = frontier.last = 0;
-  NodeNumbering& numbering = work->numbering_[request.seedType];
-  batch->seedIndex.reserve(request.seeds.size());
-  for (uint64_t seed : request.seeds) batch->seedIndex.push_back(numbering.number(seed));
-  work->frontiers_[request.seedType].last = numbering.size();
+  batch->otherType = request.otherType;
+  batch->otherSeeds = request.otherSeeds;
+  const auto numberAll = [work](int type, const std::vector<uint64_t>& seeds, std::vector<uint32_t>* index) {
+    index->reserve(seeds.size());
+    for (uint64_t seed : seeds) index->push_back(work->numbering_[type].number(seed));
+    work->frontiers_[type].last = work->numbering_[type].size();
+  };
+  numberAll(request.seedType, request.seeds, &batch->seedIndex);
+  numberAll(request.otherType, request.otherSeeds, &batch->otherIndex);
+  work->exclusion_.reset();
+  for (const ExcludedPair& pair : request.excluded) {
+    const int destination = graph_->schema().relations[pair.relation].destination;
+    work->exclusion_.add(pair.relation, work->numbering_[destination].number(pair.destination), pair.source);
+  }
+  work->exclusion_.sort();
   for (size_t type = 0; type < work->numbering_.size(); ++type) {
     batch->nodesByHop[type].push_back(work->frontiers_[type].last);
   }
@@ -142,6 +155,11 @@ absl::Status BatchSampler::bucketFrontier(BatchWorkspace* work) const {
       frontier.rows[owner].push_back(static_cast<uint32_t>(nodes[number] - book.begin(static_cast<int>(type), owner)));
     }
   }
+  const std::vector<partition::Relation>& relations = graph_->schema().relations;
+  for (size_t r = 0; r < relations.size(); ++r) {
+    const Frontier& frontier = work->frontiers_[relations[r].destination];
+    work->exclusion_.bucket(static_cast<int>(r), frontier.first, frontier.partitionOfRow);
+  }
   return absl::OkStatus();
 }
 
@@ -159,6 +177,7 @@ void BatchSampler::planExchanges(const SampledBatch& batch, size_t hop, BatchWor
       }
       if (draws.empty()) continue;
       const size_t runsBefore = request.runs.size();
+      const uint32_t rowsBefore = static_cast<uint32_t>(request.rows.size());
       for (int k = 0; k < graph_->book().numPartitions(); ++k) {
         const std::vector<uint32_t>& rows = work->frontiers_[type].rows[k];
         if (graph_->owner(k) != machine || rows.empty()) continue;
@@ -166,7 +185,17 @@ void BatchSampler::planExchanges(const SampledBatch& batch, size_t hop, BatchWor
                                 static_cast<uint32_t>(rows.size()), 0});
         request.rows.insert(request.rows.end(), rows.begin(), rows.end());
       }
-      if (request.runs.size() > runsBefore) request.draws.insert(request.draws.end(), draws.begin(), draws.end());
+      if (request.runs.size() == runsBefore) continue;
+      for (const RelationDraw& draw : draws) {
+        uint32_t firstRow = rowsBefore;
+        for (size_t run = runsBefore; run < request.runs.size(); ++run) {
+          for (ExcludedEdge edge : work->exclusion_.of(static_cast<int>(draw.relation), static_cast<int>(request.runs[run].partition))) {
+            request.excluded.push_back({static_cast<uint32_t>(request.draws.size()), firstRow + edge.row, edge.source});
+          }
+          firstRow += request.runs[run].count;
+        }
+        request.draws.push_back(draw);
+      }
     }
     if (request.runs.empty()) continue;
     work->exchanges_.push_back({machine, std::move(request), std::make_shared<rpc::BytesSink>()});
@@ -183,10 +212,12 @@ absl::Status BatchSampler::drawOwn(const SampledBatch& batch, size_t hop, BatchW
     const RelationDraw relationDraw = drawOf(batch, hop, relation);
     for (int k = 0; k < graph_->book().numPartitions(); ++k) {
       if (!graph_->isOwn(k) || frontier.rows[k].empty()) continue;
+      DrawRows rows;
+      rows.rows = frontier.rows[k];
+      rows.excluded = work->exclusion_.of(relation, k);
       auto draw = [&]<typename Id>(DrawnNeighbors<Id>* own) -> absl::Status {
         own->clear();
-        FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(*graph_, k, relationDraw, {.rows = frontier.rows[k]}, options_.edgeIds, own,
-                                                 &work->positions_));
+        FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(*graph_, k, relationDraw, rows, options_.edgeIds, own, &work->positions_));
         work->slices_[r][k] = {own->counts.data(), own->neighbors.data(), own->edgeIds.data(), own->neighbors.size()};
         return absl::OkStatus();
       };

@@ -10,6 +10,7 @@
 #include "base/executor.h"
 #include "base/task.h"
 #include "rpc/agent.h"
+#include "sampler/batch_exclusion.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
 #include "sampler/relabel.h"
@@ -45,6 +46,11 @@ struct BatchRequest {
   uint64_t number = 0;
   int seedType = 0;
   std::vector<uint64_t> seeds;  // gids, repeats allowed
+  // Seeds of another type, or of the same, numbered after these; usually none.
+  int otherType = 0;
+  std::vector<uint64_t> otherSeeds;
+  // What no row of the batch draws. The destinations must be seeds.
+  std::vector<ExcludedPair> excluded;
 };
 
 // Memory that one batch under way works in, reused from batch to batch. One batch at a time.
@@ -74,6 +80,7 @@ class BatchWorkspace {
   std::vector<std::vector<DrawnNeighbors<uint64_t>>> own64_;
   std::vector<std::vector<DrawSlice>> slices_;               // [relation][partition]
   std::vector<Exchange> exchanges_;
+  BatchExclusion exclusion_;
   PositionSet positions_;
 };
 
@@ -91,6 +98,8 @@ class BatchSampler {
                                                              std::unique_ptr<SampledBatch> memory = nullptr) const;
 
   const SamplingOptions& options() const { return options_; }
+  // Where batches resume after waits.
+  Executor* executor() const { return executor_; }
 
  private:
   using Frontier = BatchWorkspace::Frontier;

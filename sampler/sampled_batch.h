@@ -35,6 +35,10 @@ struct SampledBatch {
   int seedType = 0;
   std::vector<uint64_t> seeds;      // [seeds] gids as dealt, repeats included
   std::vector<uint32_t> seedIndex;  // [seeds] number of each seed's node
+  // Seeds of another type, or of the same, numbered after these.
+  int otherType = 0;
+  std::vector<uint64_t> otherSeeds;
+  std::vector<uint32_t> otherIndex;
 
   std::vector<PodVector<uint64_t>> nodes;         // [node type][nodes] gids, seeds first, then hop by hop
   std::vector<std::vector<uint32_t>> nodesByHop;  // [node type][hops + 1]: nodes known before hop h
