@@ -48,9 +48,9 @@ struct BatchRequest {
   std::vector<uint64_t> seeds;  // gids, repeats allowed
   // Seeds of another type, or of the same, numbered after these; usually none.
   int otherType = 0;
-  std::vector<uint64_t> otherSeeds;
+  std::vector<uint64_t> otherSeeds = {};
   // What no row of the batch draws. The destinations must be seeds.
-  std::vector<ExcludedPair> excluded;
+  std::vector<ExcludedPair> excluded = {};
 };
 
 // Memory that one batch under way works in, reused from batch to batch. One batch at a time.

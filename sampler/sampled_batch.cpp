@@ -9,6 +9,7 @@ void SampledBatch::reset(size_t nodeTypes, size_t relationCount) {
   seedIndex.clear();
   otherSeeds.clear();
   otherIndex.clear();
+  link = {};
   nodes.resize(nodeTypes);
   nodesByHop.resize(nodeTypes);
   relations.resize(relationCount);

@@ -28,6 +28,14 @@ struct BatchTraffic {
   uint64_t messages = 0;            // neighbour requests sent
 };
 
+// What a batch of seed edges is made of. sampler/link_sampler.h
+struct LinkSeeds {
+  uint64_t edges = 0;
+  uint64_t negatives = 0;
+  std::vector<uint64_t> positions;   // [edges] of the seed edges in the list that they come from
+  std::vector<uint32_t> unresolved;  // negatives that are edges all the same, ascending
+};
+
 struct SampledBatch {
   uint64_t epoch = 0;
   uint64_t step = 0;    // of this process in this epoch
@@ -39,6 +47,7 @@ struct SampledBatch {
   int otherType = 0;
   std::vector<uint64_t> otherSeeds;
   std::vector<uint32_t> otherIndex;
+  LinkSeeds link;
 
   std::vector<PodVector<uint64_t>> nodes;         // [node type][nodes] gids, seeds first, then hop by hop
   std::vector<std::vector<uint32_t>> nodesByHop;  // [node type][hops + 1]: nodes known before hop h
