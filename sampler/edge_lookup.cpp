@@ -32,23 +32,46 @@ bool hasNeighbor(const Id* neighbors, uint64_t count, uint64_t source) {
 // Rows are prefetched this far ahead: first their bounds, then what they begin with.
 constexpr size_t kAhead = 8;
 
+// Longer rows are searched by original id, their order, where they have no times, which come first in it. Up to here a
+// pass over the row costs less than the search's reads all over the id map.
+constexpr uint64_t kScannedEdges = 8192;
+
+// `originalIds`: of source gids; empty where rows have another order.
 template <typename Id>
-void lookUpRun(const CsrView<Id>& view, std::span<const uint64_t> sources, std::span<const uint32_t> rows, uint8_t* found) {
+bool searchRow(const CsrView<Id>& view, uint64_t from, uint64_t to, const partition::IdArray& originalIds, uint64_t source) {
+  if (source >= originalIds.size()) return false;
+  const uint64_t wanted = originalIds[source];
+  const Id* const first = std::lower_bound(view.neighbors + from, view.neighbors + to, wanted, [&](Id neighbor, uint64_t id) {
+    return neighbor < originalIds.size() && originalIds[neighbor] < id;
+  });
+  return first != view.neighbors + to && *first == source;
+}
+
+template <typename Id>
+void lookUpRun(const CsrView<Id>& view, const partition::IdArray& originalIds, std::span<const uint64_t> sources,
+               std::span<const uint32_t> rows, uint8_t* found) {
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i + 2 * kAhead < rows.size()) __builtin_prefetch(view.indptr + rows[i + 2 * kAhead]);
     if (i + kAhead < rows.size()) __builtin_prefetch(view.neighbors + view.indptr[rows[i + kAhead]]);
-    const uint64_t from = view.indptr[rows[i]];
-    found[i] = hasNeighbor(view.neighbors + from, view.indptr[rows[i] + 1] - from, sources[i]) ? 1 : 0;
+    const uint64_t from = view.indptr[rows[i]], to = view.indptr[rows[i] + 1];
+    const bool searches = to - from > kScannedEdges && originalIds.size() > 0;
+    found[i] = (searches ? searchRow(view, from, to, originalIds, sources[i])
+                         : hasNeighbor(view.neighbors + from, to - from, sources[i])) ? 1 : 0;
   }
 }
 
 void lookUp(const PartitionedGraph& graph, int relation, uint32_t partition, std::span<const uint64_t> sources,
             std::span<const uint32_t> rows, uint8_t* found) {
   const int k = static_cast<int>(partition);
+  partition::IdArray originalIds;
+  if (!graph.schema().hasTimes(relation)) {
+    const auto ids = graph.store().originalIdsByGid(graph.schema().relations[relation].source);
+    if (ids.ok()) originalIds = *ids;  // else rows are scanned
+  }
   if (graph.narrowIds(relation)) {
-    lookUpRun(graph.view<uint32_t>(k, relation), sources, rows, found);
+    lookUpRun(graph.view<uint32_t>(k, relation), originalIds, sources, rows, found);
   } else {
-    lookUpRun(graph.view<uint64_t>(k, relation), sources, rows, found);
+    lookUpRun(graph.view<uint64_t>(k, relation), originalIds, sources, rows, found);
   }
 }
 

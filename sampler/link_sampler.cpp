@@ -1,9 +1,9 @@
 #include "sampler/link_sampler.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "base/random.h"
 
 namespace farhop::sampler {
@@ -50,8 +50,9 @@ Task<absl::StatusOr<std::vector<uint32_t>>> LinkSampler::redraw(uint64_t batchKe
                                                                 Executor* executor) const {
   using Result = absl::StatusOr<std::vector<uint32_t>>;
   // Seed edges may be missing from the store: a split that is held out.
-  absl::flat_hash_set<std::pair<uint64_t, uint64_t>> own;
-  for (const SeedPair& seed : *seeds) own.emplace(seed.source, seed.destination);
+  std::vector<std::pair<uint64_t, uint64_t>> own;
+  for (const SeedPair& seed : *seeds) own.emplace_back(seed.source, seed.destination);
+  std::sort(own.begin(), own.end());
   std::vector<uint32_t> open(negatives->size());
   for (uint32_t j = 0; j < open.size(); ++j) open[j] = j;
   for (int round = 0; !open.empty(); ++round) {
@@ -63,7 +64,8 @@ Task<absl::StatusOr<std::vector<uint32_t>>> LinkSampler::redraw(uint64_t batchKe
     std::vector<uint32_t> still;
     for (size_t i = 0; i < open.size(); ++i) {
       const NodePair& pair = (*negatives)[open[i]];
-      if ((*found)[i] != 0 || own.contains({pair.source, pair.destination})) still.push_back(open[i]);
+      const bool isSeed = std::binary_search(own.begin(), own.end(), std::pair(pair.source, pair.destination));
+      if ((*found)[i] != 0 || isSeed) still.push_back(open[i]);
     }
     open = std::move(still);
     if (round == kMaxRedraws) break;

@@ -40,6 +40,8 @@ absl::StatusOr<NegativeNodeDraw> NegativeNodeDraw::make(const PartitionedGraph& 
     return absl::InvalidArgumentError(absl::StrCat("node type '", graph.schema().nodeTypes[type].name,
                                                    "' has no nodes to draw negatives from"));
   }
+  FARHOP_ASSIGN_OR_RETURN(draw.degrees_,
+                          destinations ? graph.store().inDegrees(relation) : graph.store().outDegrees(relation));
   double sum = 0;
   for (uint64_t id = 0; id < draw.degrees_.size(); ++id) {
     sum += weightOf(draw.degrees_[id]);

@@ -1,23 +1,69 @@
 #include "sampler/seed_pairs.h"
 
 #include <algorithm>
-#include <numeric>
-#include <tuple>
 #include <utility>
 #include <vector>
+
+#include "partition/layout.h"
 
 namespace farhop::sampler {
 namespace {
 
-class PairList : public SeedPairs {
+// Pairs by original id, all or those with some indices.
+class ListedPairs : public SeedPairs {
  public:
-  void add(SeedPair pair) { pairs_.push_back(pair); }
-  void reserve(size_t count) { pairs_.reserve(count); }
-  uint64_t size() const { return pairs_.size(); }
-  SeedPair at(uint64_t index) const override { return pairs_[index]; }
+  static absl::StatusOr<std::shared_ptr<ListedPairs>> make(std::shared_ptr<const PartitionedGraph> graph, int relation) {
+    auto pairs = std::make_shared<ListedPairs>();
+    const partition::Relation& edges = graph->schema().relations[relation];
+    FARHOP_ASSIGN_OR_RETURN(pairs->sourceGids_, graph->store().gidsByOriginalId(edges.source));
+    FARHOP_ASSIGN_OR_RETURN(pairs->destinationGids_, graph->store().gidsByOriginalId(edges.destination));
+    pairs->graph_ = std::move(graph);
+    pairs->destination_ = edges.destination;
+    return pairs;
+  }
+  // `ends` belong to the graph; or to this.
+  void borrow(std::span<const uint64_t> ends) { ends_ = ends; }
+  void own(std::vector<uint64_t> ends) { borrow(owned_ = std::move(ends)); }
+
+  // Counts the pairs of each machine; under kByOwner at() then goes by the own ones.
+  void deal(Deal deal, SeedSet* set) {
+    set->byPosition = true;
+    set->nodeType = destination_;
+    set->allPositions = ends_.size() / 2;
+    if (deal == Deal::kGlobal) return;
+    set->perMachine.assign(static_cast<size_t>(graph_->machines()), 0);
+    filtered_ = true;
+    for (uint64_t i = 0; i < set->allPositions; ++i) {
+      const int owner = graph_->owner(graph_->book().partitionOf(destination_, destinationGids_[ends_[2 * i + 1]]));
+      ++set->perMachine[owner];
+      if (owner == graph_->machine()) indices_.push_back(i);
+    }
+    set->ownPositions = indices_.size();
+  }
+
+  SeedPair at(uint64_t index) const override {
+    const uint64_t i = filtered_ ? indices_[index] : index;
+    return {sourceGids_[ends_[2 * i]], destinationGids_[ends_[2 * i + 1]], i};
+  }
 
  private:
-  std::vector<SeedPair> pairs_;
+  std::shared_ptr<const PartitionedGraph> graph_;
+  int destination_ = 0;
+  std::span<const uint64_t> sourceGids_, destinationGids_, ends_;
+  std::vector<uint64_t> owned_, indices_;
+  bool filtered_ = false;
+};
+
+// A partition's part of a split.
+class OwnedSplit : public SeedPairs {
+ public:
+  OwnedSplit(std::shared_ptr<const PartitionedGraph> graph, partition::EdgeSeeds seeds)
+      : graph_(std::move(graph)), seeds_(seeds) {}
+  SeedPair at(uint64_t index) const override { return {seeds_.source(index), seeds_.destination(index), index}; }
+
+ private:
+  std::shared_ptr<const PartitionedGraph> graph_;  // whose mapping it is
+  partition::EdgeSeeds seeds_;
 };
 
 // The edges of the own partitions, row after row.
@@ -69,47 +115,62 @@ class RelationEdges : public SeedPairs {
   std::vector<uint64_t> firstEdges_;  // and the number of edges before each
 };
 
-absl::Status damagedMap(const PartitionedGraph& graph, int nodeType) {
-  return absl::DataLossError(absl::StrCat(graph.store().directory(), ": the id map of node type '",
-                                          graph.schema().nodeTypes[nodeType].name,
-                                          "' is damaged; check the store with farhop inspect --verify"));
-}
-
 }  // namespace
 
-absl::StatusOr<LinkSeedSet> linkSeedsOfPairs(const PartitionedGraph& graph, int relation, std::span<const int64_t> ends,
-                                             Deal deal) {
-  const partition::Relation& edges = graph.schema().relations[relation];
+absl::StatusOr<LinkSeedSet> linkSeedsOfSplit(std::shared_ptr<const PartitionedGraph> graph, int relation,
+                                             const std::string& name, Deal deal) {
+  // Says which splits there are, where this one is none.
+  FARHOP_ASSIGN_OR_RETURN(const partition::EdgeSeeds all, graph->store().edgeSplitOriginalIds(name, relation));
+  LinkSeedSet seeds;
+  seeds.relation = relation;
+  seeds.set.name = name;
+  const std::vector<int> own = graph->ownPartitions();
+  if (deal == Deal::kByOwner && own.size() == 1) {
+    const partition::EdgeSeeds part = graph->shard(own[0])->edgeSplit(name, relation);
+    seeds.labels = part.labels;
+    seeds.set.byPosition = true;
+    seeds.set.nodeType = graph->schema().relations[relation].destination;
+    seeds.set.ownPositions = part.size();
+    seeds.set.perMachine.assign(static_cast<size_t>(graph->machines()), 0);
+    for (const partition::EdgeSplitInfo& split : graph->store().edgeSplits()) {
+      if (split.relation != relation || split.name != partition::canonicalSplitName(name)) continue;
+      for (size_t k = 0; k < split.partitionCounts.size(); ++k) {
+        seeds.set.perMachine[graph->owner(static_cast<int>(k))] += split.partitionCounts[k];
+      }
+    }
+    seeds.pairs = std::make_shared<OwnedSplit>(std::move(graph), part);
+    return seeds;
+  }
+  FARHOP_ASSIGN_OR_RETURN(auto pairs, ListedPairs::make(std::move(graph), relation));
+  pairs->borrow(all.ends);
+  pairs->deal(deal, &seeds.set);
+  seeds.labels = all.labels;
+  seeds.pairs = std::move(pairs);
+  return seeds;
+}
+
+absl::StatusOr<LinkSeedSet> linkSeedsOfPairs(std::shared_ptr<const PartitionedGraph> graph, int relation,
+                                             std::span<const int64_t> ends, Deal deal) {
+  const partition::Relation& edges = graph->schema().relations[relation];
   const int types[2] = {edges.source, edges.destination};
-  std::span<const uint64_t> gidOf[2];
-  FARHOP_ASSIGN_OR_RETURN(gidOf[0], graph.store().gidsByOriginalId(edges.source));
-  FARHOP_ASSIGN_OR_RETURN(gidOf[1], graph.store().gidsByOriginalId(edges.destination));
+  std::vector<uint64_t> checked;
+  checked.reserve(ends.size());
+  for (uint64_t i = 0; i < ends.size(); ++i) {
+    const uint64_t nodes = graph->book().numNodes(types[i % 2]);
+    if (ends[i] < 0 || static_cast<uint64_t>(ends[i]) >= nodes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          i % 2 == 0 ? "source " : "destination ", ends[i], " of pair ", i / 2, " is out of range: node type '",
+          graph->schema().nodeTypes[types[i % 2]].name, "' has ", nodes, " nodes"));
+    }
+    checked.push_back(static_cast<uint64_t>(ends[i]));
+  }
   LinkSeedSet seeds;
   seeds.relation = relation;
   seeds.set.name = "pairs";
-  seeds.set.byPosition = true;
-  seeds.set.nodeType = edges.destination;
-  seeds.set.perMachine.assign(static_cast<size_t>(graph.machines()), 0);
-  auto list = std::make_shared<PairList>();
-  if (deal == Deal::kGlobal) list->reserve(ends.size() / 2);
-  for (uint64_t i = 0; i < ends.size() / 2; ++i) {
-    uint64_t gids[2];
-    for (int end : {0, 1}) {
-      const int64_t id = ends[2 * i + static_cast<uint64_t>(end)];
-      if (id < 0 || static_cast<uint64_t>(id) >= gidOf[end].size()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            end == 0 ? "source " : "destination ", id, " of pair ", i, " is out of range: node type '",
-            graph.schema().nodeTypes[types[end]].name, "' has ", gidOf[end].size(), " nodes"));
-      }
-      gids[end] = gidOf[end][static_cast<uint64_t>(id)];
-      if (gids[end] >= gidOf[end].size()) return damagedMap(graph, types[end]);
-    }
-    const int owner = graph.owner(graph.book().partitionOf(edges.destination, gids[1]));
-    ++seeds.set.perMachine[owner];
-    if (deal == Deal::kGlobal || owner == graph.machine()) list->add({gids[0], gids[1], i});
-  }
-  (deal == Deal::kGlobal ? seeds.set.allPositions : seeds.set.ownPositions) = list->size();
-  seeds.pairs = std::move(list);
+  FARHOP_ASSIGN_OR_RETURN(auto pairs, ListedPairs::make(std::move(graph), relation));
+  pairs->own(std::move(checked));
+  pairs->deal(deal, &seeds.set);
+  seeds.pairs = std::move(pairs);
   return seeds;
 }
 

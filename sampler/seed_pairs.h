@@ -30,12 +30,18 @@ struct LinkSeedSet {
   int relation = 0;
   SeedSet set;
   std::shared_ptr<const SeedPairs> pairs;
+  partition::FeatureTable labels;  // row SeedPair::position; no data where there are none
 };
 
+// The seed edges of a split, in the order of the data set, read from the mapping when they are dealt; 8 bytes per own
+// seed where the machine owns several partitions and deals by owner. NotFound lists the splits of edges that exist.
+absl::StatusOr<LinkSeedSet> linkSeedsOfSplit(std::shared_ptr<const PartitionedGraph> graph, int relation,
+                                             const std::string& name, Deal deal);
+
 // `ends`: original ids, source and destination of pair i at 2 i and 2 i + 1; every process names the same. In the order
-// given. InvalidArgument naming the pair for an id out of range.
-absl::StatusOr<LinkSeedSet> linkSeedsOfPairs(const PartitionedGraph& graph, int relation, std::span<const int64_t> ends,
-                                             Deal deal);
+// given. InvalidArgument naming the pair for an id out of range. `graph` is kept.
+absl::StatusOr<LinkSeedSet> linkSeedsOfPairs(std::shared_ptr<const PartitionedGraph> graph, int relation,
+                                             std::span<const int64_t> ends, Deal deal);
 
 // Every edge of the relation that this machine owns, by (original id of the destination, position in its row), read from
 // the mapping when it is dealt; 16 bytes per own node where the machine owns several partitions. InvalidArgument for

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "sampler/edge_lookup.h"
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
 
@@ -63,6 +64,7 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
     self.agent = must(rpc::Agent::create(options));
     sampler::registerNeighborService(self.agent.get(), self.graph);
     sampler::registerFeatureService(self.agent.get(), self.graph, self.metrics, size_t{64} << 20);
+    sampler::registerEdgeLookup(self.agent.get(), self.graph);
     addresses[m] = self.agent->address();
   }
   std::vector<absl::Status> results(machines_.size());
