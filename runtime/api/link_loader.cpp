@@ -15,8 +15,8 @@ namespace {
 
 using api::valueOrThrow;
 
-// Ends of seed edges and negatives in a batch: numbered by 32 bits, with room for their neighbours.
-constexpr double kMaxBatchEnds = 1 << 28;
+// Seed edges and negatives of a batch: one message holds the question whether all are edges.
+constexpr double kMaxBatchEnds = 1 << 24;
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 

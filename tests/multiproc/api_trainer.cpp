@@ -73,6 +73,7 @@ void runEpoch(farhop::Runtime& runtime, const farhop::Graph& graph, const std::s
 farhop::LinkLoaderOptions linkOptions() {
   farhop::LinkLoaderOptions options;
   options.fanouts = {4, 3};
+  options.edgeIds = true;
   options.batchSize = 16;
   options.seed = 11;
   options.deal = farhop::SeedDeal::kGlobal;
