@@ -1,7 +1,6 @@
 // Samples one batch: hop by hop, the own part here, the rest by the machines that own it.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,33 +10,14 @@
 #include "base/task.h"
 #include "rpc/agent.h"
 #include "sampler/batch_exclusion.h"
+#include "sampler/hop_plan.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
 #include "sampler/relabel.h"
 #include "sampler/sampled_batch.h"
-#include "sampler/stage_clock.h"
+#include "sampler/sampling_options.h"
 
 namespace farhop::sampler {
-
-// How one relation's neighbours are drawn.
-struct RelationKind {
-  DrawKind kind = DrawKind::kUniform;
-  uint32_t weight = 0;  // weightIndex() of the feature, for kinds that draw by one
-};
-
-// Which nodes a hop draws for: those that the hop before found, or all that are known.
-enum class Expand { kNew, kAll };
-
-struct SamplingOptions {
-  // [hop][relation]; hop 0 is next to the seeds. -1 takes all, 0 none.
-  std::vector<std::vector<int64_t>> fanouts;
-  std::vector<RelationKind> kinds;  // [relation]; empty: all uniform without replacement
-  Expand expand = Expand::kNew;
-  uint64_t seed = 0;
-  bool edgeIds = false;
-  std::chrono::milliseconds requestTimeout{60'000};
-  StageClock* stageClock = nullptr;  // null: nothing is measured; otherwise it outlives the sampler
-};
 
 // Which batch, of which seeds.
 struct BatchRequest {
@@ -61,12 +41,6 @@ class BatchWorkspace {
  private:
   friend class BatchSampler;
 
-  // The frontier of one node type in one hop.
-  struct Frontier {
-    uint32_t first = 0, last = 0;              // numbers of its nodes
-    std::vector<uint16_t> partitionOfRow;      // [last - first]
-    std::vector<std::vector<uint32_t>> rows;   // [partition] local indices, in frontier order
-  };
   // What is on its way to one machine.
   struct Exchange {
     int machine = 0;
@@ -75,12 +49,11 @@ class BatchWorkspace {
   };
 
   std::vector<NodeNumbering> numbering_;                     // [node type]
-  std::vector<Frontier> frontiers_;                          // [node type]
+  std::vector<HopFrontier> frontiers_;                       // [node type]
   std::vector<std::vector<DrawnNeighbors<uint32_t>>> own32_;  // [relation][partition]
   std::vector<std::vector<DrawnNeighbors<uint64_t>>> own64_;
   std::vector<std::vector<DrawSlice>> slices_;               // [relation][partition]
   std::vector<Exchange> exchanges_;
-  BatchExclusion exclusion_;
   PositionSet positions_;
 };
 
@@ -97,17 +70,18 @@ class BatchSampler {
   Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> sample(BatchRequest request, BatchWorkspace* workspace,
                                                              std::unique_ptr<SampledBatch> memory = nullptr) const;
 
+  BatchSampler(const BatchSampler&) = delete;
+  BatchSampler& operator=(const BatchSampler&) = delete;
+
   const SamplingOptions& options() const { return options_; }
   // Where batches resume after waits.
   Executor* executor() const { return executor_; }
 
  private:
-  using Frontier = BatchWorkspace::Frontier;
   using Exchange = BatchWorkspace::Exchange;
 
   void numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const;
-  // DataLoss when a gid lies outside its type: a damaged store that nobody has verified.
-  absl::Status bucketFrontier(BatchWorkspace* work) const;
+  absl::Status bucketFrontiers(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
   // Fills work->exchanges_, one per machine that owns rows some relation draws from.
   void planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
   absl::Status drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
@@ -122,7 +96,6 @@ class BatchSampler {
     const size_t relations = options_.kinds.size();
     return batch->relations[options_.expand == Expand::kAll ? hop * relations + relation : relation];
   }
-  RelationDraw drawOf(const SampledBatch& batch, size_t hop, int relation) const;
   // ResourceExhausted, before anything is drawn or sent, when draws with replacement would overflow a block.
   absl::Status checkFrontier(size_t hop, const BatchWorkspace& work) const;
   absl::Status tooManyEdges(int relation) const;
@@ -131,6 +104,8 @@ class BatchSampler {
   rpc::Agent* agent_;
   Executor* executor_;
   SamplingOptions options_;
+  HopPlan plan_;                      // borrows the two
+  std::vector<int> allRelations_;
 };
 
 }  // namespace farhop::sampler

@@ -10,6 +10,7 @@ void SampledBatch::reset(size_t nodeTypes, size_t relationCount) {
   otherSeeds.clear();
   otherIndex.clear();
   link = {};
+  excluded.clear();
   nodes.resize(nodeTypes);
   nodesByHop.resize(nodeTypes);
   relations.resize(relationCount);

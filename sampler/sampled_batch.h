@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/pod_vector.h"
+#include "sampler/neighbor_draw.h"
 
 namespace farhop::sampler {
 
@@ -48,6 +49,9 @@ struct SampledBatch {
   std::vector<uint64_t> otherSeeds;
   std::vector<uint32_t> otherIndex;
   LinkSeeds link;
+  // [relation] what rows did not draw, by (row, source), where `row` is a node's number; empty: nothing. Part of the draw:
+  // whoever draws again leaves out the same.
+  std::vector<std::vector<ExcludedEdge>> excluded;
 
   std::vector<PodVector<uint64_t>> nodes;         // [node type][nodes] gids, seeds first, then hop by hop
   std::vector<std::vector<uint32_t>> nodesByHop;  // [node type][hops + 1]: nodes known before hop h

@@ -123,7 +123,7 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
   for (int64_t id : seeds.ends_) key = combineKey(key, static_cast<uint64_t>(id));
   key = combineKey(key, fingerprintOf(link, options.negatives));
   impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
-  impl_->configure(options, sampling.fanouts.size());
+  impl_->configure(options, sampling);
   sampler::StreamOptions stream{options.samplerThreads, options.batchesUnderWay};
   stream.make = [sampler](const sampler::BatchSampler* batches, sampler::BatchRequest request,
                           sampler::BatchWorkspace* workspace, std::unique_ptr<sampler::SampledBatch> memory) {

@@ -13,8 +13,9 @@ namespace {
 
 }  // namespace
 
-void LoaderCore::configure(const NeighborLoaderOptions& options, size_t hopCount) {
-  hops = hopCount;
+void LoaderCore::configure(const NeighborLoaderOptions& options, const sampler::SamplingOptions& samplingOptions) {
+  hops = samplingOptions.fanouts.size();
+  sampling = std::make_shared<const sampler::SamplingOptions>(samplingOptions);
   expandsAll = options.expand == Expand::kAll;
   edgeIds = options.edgeIds;
   pullTimeout = options.requestTimeout;
@@ -62,6 +63,7 @@ std::shared_ptr<BatchCore> LoaderCore::next() {
   batch->hops = hops;
   batch->expandsAll = expandsAll;
   batch->hasEdgeIds = edgeIds;
+  batch->sampling = sampling;
   batch->pullTimeout = pullTimeout;
   position.step = batch->sampled->step + 1;
   return batch;

@@ -26,13 +26,14 @@ struct LoaderCore {
   size_t hops = 0;
   bool expandsAll = false;
   bool edgeIds = false;
+  std::shared_ptr<const sampler::SamplingOptions> sampling;
   std::chrono::milliseconds pullTimeout{0};
   Position position;      // after the last batch handed out
   bool restored = false;  // the next epoch of position.epoch starts at position.step
   std::unique_ptr<sampler::BatchStream> stream;
 
   // Takes over what batches need of the options.
-  void configure(const NeighborLoaderOptions& options, size_t hopCount);
+  void configure(const NeighborLoaderOptions& options, const sampler::SamplingOptions& samplingOptions);
   // Throw Error as the functions of NeighborLoader do.
   void start(int64_t epoch);
   std::string state() const;

@@ -32,7 +32,7 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   uint64_t key = combineKey(hashName(seeds.nodeType() + "/" + seeds.name()), static_cast<uint64_t>(seeds.count()));
   for (int64_t id : seeds.originalIds_) key = combineKey(key, static_cast<uint64_t>(id));
   impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
-  impl_->configure(options, sampling.fanouts.size());
+  impl_->configure(options, sampling);
   impl_->stream = std::make_unique<sampler::BatchStream>(
       core.graph, core.session->agent(), std::move(dealer), std::move(sampling),
       sampler::StreamOptions{options.samplerThreads, options.batchesUnderWay}, core.metrics);

@@ -1,0 +1,33 @@
+// How batches are sampled: what a loader's options come to.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "sampler/neighbor_draw.h"
+#include "sampler/stage_clock.h"
+
+namespace farhop::sampler {
+
+// How one relation's neighbours are drawn.
+struct RelationKind {
+  DrawKind kind = DrawKind::kUniform;
+  uint32_t weight = 0;  // weightIndex() of the feature, for kinds that draw by one
+};
+
+// Which nodes a hop draws for: those that the hop before found, or all that are known.
+enum class Expand { kNew, kAll };
+
+struct SamplingOptions {
+  // [hop][relation]; hop 0 is next to the seeds. -1 takes all, 0 none.
+  std::vector<std::vector<int64_t>> fanouts;
+  std::vector<RelationKind> kinds;  // [relation]; empty: all uniform without replacement
+  Expand expand = Expand::kNew;
+  uint64_t seed = 0;
+  bool edgeIds = false;
+  std::chrono::milliseconds requestTimeout{60'000};
+  StageClock* stageClock = nullptr;  // null: nothing is measured; otherwise it outlives the sampler
+};
+
+}  // namespace farhop::sampler
