@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -10,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "sampler/edge_chunks.h"
 #include "sampler/link_sampler.h"
+#include "tests/fixture_graphs.h"
 #include "tests/sampling_cluster.h"
 
 namespace farhop::testing {
@@ -42,6 +45,7 @@ struct LinkEpoch {
   sampler::SamplingOptions sampling;
   sampler::StreamOptions stream{1, 2};
   sampler::DealOptions deal;
+  bool edgeFeatures = false;  // pull and check them
 };
 
 using LinkSeedsOf = std::function<absl::StatusOr<sampler::LinkSeedSet>(std::shared_ptr<const sampler::PartitionedGraph>,
@@ -51,6 +55,31 @@ template <typename T>
 T mustHave(absl::StatusOr<T> result) {
   if (!result.ok()) throw std::runtime_error(result.status().ToString());
   return std::move(result).value();
+}
+
+// Edge feature "w" of all sampled edges, for which every owner draws them again, is that of the edges that were drawn.
+// Throws std::runtime_error where it is not.
+inline void checkEdgeFeatures(TestMachine* machine, std::shared_ptr<const sampler::SampledBatch> batch,
+                              const sampler::SamplingOptions& options) {
+  auto sampling = std::make_shared<sampler::SamplingOptions>(options);
+  sampling->kinds.resize(machine->graph->schema().relations.size());
+  for (int r = 0; r < static_cast<int>(sampling->kinds.size()); ++r) {
+    sampler::EdgePullRequest request;
+    request.range = {batch, sampling, r, 0, options.fanouts.size()};
+    std::vector<float> pulled(sampler::edgeCount(*machine->graph, request.range));
+    request.targets = {{mustHave(sampler::edgeFeatureIndex(*machine->graph, r, "w")), reinterpret_cast<std::byte*>(pulled.data())}};
+    request.deadline = Deadline::after(std::chrono::milliseconds(20'000));
+    std::promise<absl::Status> done;
+    machine->edgePuller->pull(std::move(request), [&](absl::Status status) { done.set_value(std::move(status)); });
+    const absl::Status status = done.get_future().get();
+    if (!status.ok()) throw std::runtime_error(status.ToString());
+    const PodVector<uint64_t>& ids = batch->relations[static_cast<size_t>(r)].edgeIds;
+    for (size_t i = 0; i < pulled.size(); ++i) {
+      if (pulled[i] != fixtureEdgeFeature(sampler::featureRelation(*machine->graph, r), ids[i])) {
+        throw std::runtime_error(absl::StrCat("the feature of edge ", ids[i], " is ", pulled[i]));
+      }
+    }
+  }
 }
 
 // All batches of epoch 3 as `machine` samples them. Throws std::runtime_error on failure.
@@ -70,8 +99,9 @@ inline std::vector<CanonicalLinks> sampleLinks(SamplingCluster* cluster, int mac
   batches.start(3);
   std::vector<CanonicalLinks> result;
   for (;;) {
-    const std::unique_ptr<sampler::SampledBatch> batch = mustHave(batches.next());
+    const std::shared_ptr<const sampler::SampledBatch> batch = mustHave(batches.next());
     if (batch == nullptr) return result;
+    if (epoch.edgeFeatures) checkEdgeFeatures(&self, batch, epoch.sampling);
     CanonicalLinks links;
     links.batch = cluster->canonical(machine, *batch);
     for (uint64_t gid : batch->otherSeeds) links.destinations.push_back(cluster->originalId(batch->otherType, gid));

@@ -180,6 +180,7 @@ TEST(SameLinks, HoldOnAnyPartitioning_Homogeneous) {
     epoch.link.strict = true;
     epoch.link.excludeSeeds = true;
     epoch.link.reverseRelation = 0;
+    epoch.edgeFeatures = true;
     const auto batches = expectSameEverywhere(&stores, someEdges(dataset, 0, 7), epoch);
     ASSERT_EQ(batches.size(), 12U);
     for (const CanonicalLinks& links : batches) {
@@ -206,6 +207,7 @@ TEST(SameLinks, HoldOnAnyPartitioning_TwoTypesWithReverses) {
   epoch.link.strict = true;
   epoch.link.excludeSeeds = true;
   epoch.link.reverseRelation = 4;
+  epoch.edgeFeatures = true;
   Stores stores(fixture);
   const partition::Relation back{"rev_likes", 1, 0, 0, 1, {}};
   const auto batches = expectSameEverywhere(&stores, someEdges(dataset, 1, 11), epoch);
@@ -230,6 +232,7 @@ TEST(SameLinks, HoldForEveryKindOfDraw_WithExclusion) {
       epoch.sampling.kinds = {{kind}};
       epoch.sampling.expand = expand;
       epoch.link.excludeSeeds = true;
+      epoch.edgeFeatures = expand == sampler::Expand::kNew;
       for (const CanonicalLinks& links : expectSameEverywhere(&stores, someEdges(dataset, 0, 13), epoch)) {
         const std::set<Pair> forbidden = seedPairs(links, false);
         for (const auto& sampled : links.batch.relations) {

@@ -217,7 +217,6 @@ TEST_F(NeighborWire, AnswersAnyDamage) {
   std::mt19937 random(99);
   auto request = validRequest();
   request.excluded = {{0, 1, 10}, {0, 1, 11}, {0, 3, 12}, {1, 4, 13}, {2, 5, 14}, {2, 6, 15}};
-  const auto lookup = encodeEdgeLookup({1, {{0, 3}, {0, 2}}, {4, 5, 6, 7, 8}, {0, 1, 2, 3, 4}});
   const auto sent = encodeNeighborRequest(request);
   const auto reply = *serveNeighbors(request, *graph_);
   const auto damage = [&](std::vector<rpc::Bytes> arrays) {
@@ -233,7 +232,7 @@ TEST_F(NeighborWire, AnswersAnyDamage) {
     }
     return arrays;
   };
-  int accepted = 0, answered = 0;
+  int accepted = 0;
   for (int round = 0; round < 3'000; ++round) {
     auto decoded = decodeNeighborRequest(damage(received(sent)), *graph_);
     if (decoded.ok()) {
@@ -241,13 +240,7 @@ TEST_F(NeighborWire, AnswersAnyDamage) {
       (void)serveNeighbors(*decoded, *graph_);
     }
     (void)sliceNeighborReply(request, damage(received(reply)), *graph_);
-    auto question = decodeEdgeLookup(damage(received(lookup)), *graph_);
-    if (question.ok()) {
-      ++answered;
-      ASSERT_EQ(serveEdgeLookup(*question, *graph_).size(), question->rows.size());
-    }
   }
-  EXPECT_GT(answered, 20);
   EXPECT_GT(accepted, 20);
 }
 
