@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "partition/graph_store.h"
 #include "sampler/edge_weights.h"
+#include "sampler/job_features.h"
 #include "sampler/kernels.h"
 
 namespace farhop::sampler {
@@ -50,6 +51,9 @@ class PartitionedGraph {
   // and kept; until then they cost nothing. InvalidArgument naming file and row for a weight that is none.
   EdgeWeightsCache::Result edgeWeights(int relation, uint32_t feature) const;
 
+  // What the job adds to the store's node features; the rest of the graph stays as it was opened.
+  JobFeatures& jobFeatures() const { return *jobFeatures_; }
+
   // Key parts of names: hash of "source:name:destination", hash of the type's name.
   uint64_t relationHash(int relation) const { return relationHashes_[relation]; }
   uint64_t nodeTypeHash(int type) const { return typeHashes_[type]; }
@@ -64,6 +68,7 @@ class PartitionedGraph {
   std::vector<uint64_t> relationHashes_;
   std::vector<uint64_t> typeHashes_;
   EdgeWeightsCache weights_;
+  std::unique_ptr<JobFeatures> jobFeatures_ = std::make_unique<JobFeatures>();
 };
 
 }  // namespace farhop::sampler

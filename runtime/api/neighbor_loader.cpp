@@ -48,8 +48,9 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   const sampler::DealOptions deal = api::dealOptions(core, options);
   const int type = core.nodeType(seeds.nodeType());
   sampler::SeedSet set = valueOrThrow(
-      seeds.isSplit_ ? sampler::seedSetOfSplit(*core.graph, seeds.name(), type, deal.deal)
-                     : sampler::seedSetOfIds(*core.graph, seeds.originalIds_, type, deal.deal));
+      seeds.isAll_     ? sampler::seedSetOfNodes(*core.graph, type, deal.deal)
+      : seeds.isSplit_ ? sampler::seedSetOfSplit(*core.graph, seeds.name(), type, deal.deal)
+                       : sampler::seedSetOfIds(*core.graph, seeds.originalIds_, type, deal.deal));
   sampler::SeedDealer dealer = valueOrThrow(sampler::SeedDealer::make(std::move(set), deal));
 
   uint64_t key = combineKey(hashName(seeds.nodeType() + "/" + seeds.name()), static_cast<uint64_t>(seeds.count()));

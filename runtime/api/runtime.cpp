@@ -178,6 +178,7 @@ Graph Runtime::openGraph(const std::string& directory) {
     core->left = impl_->left;
     core->graph = *opened;
     core->metrics = impl_->metrics;
+    core->collectiveTimeout = impl_->options.collectiveTimeout;
     core->puller = std::make_unique<sampler::FeaturePuller>(*opened, impl_->session->agent(), impl_->metrics,
                                                             kFeatureReplyBytes);
     const auto edgeReader = std::make_shared<const sampler::EdgeReader>(*opened);
