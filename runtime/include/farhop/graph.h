@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "farhop/edge_seeds.h"
 #include "farhop/error.h"
 
 namespace farhop {
@@ -70,6 +71,16 @@ class Graph {
   // for the rows of the machine's nodes, once per machine.
   NodeFeatureWriter makeNodeFeature(const std::string& name, torch::ScalarType dtype, const std::vector<int64_t>& rowShape,
                                     const std::string& nodeType = "") const;
+
+  // Seed edges of a split of edges; the relation may be left out where one has such a split. Error(kNotFound) lists
+  // those that exist.
+  EdgeSeeds edgeSplit(const std::string& name, const std::string& relation = "") const;
+  // Every edge of a relation, parallel ones each.
+  EdgeSeeds edges(const std::string& relation = "") const;
+  // Seed edges, or pairs that could be some, by original id: int64 tensor of shape [n, 2] (source, destination), CPU,
+  // copied; and, if wanted, a label of each: numbers, [n], CPU, copied. Every process must name the same in the same
+  // order. Error(kInvalidArgument) for another shape or type, or an id out of range, naming the pair.
+  EdgeSeeds edgePairs(const torch::Tensor& pairs, const std::string& relation = "", const torch::Tensor& labels = {}) const;
 
   const std::shared_ptr<GraphCore>& core() const { return core_; }
 
