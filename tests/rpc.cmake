@@ -3,6 +3,7 @@ set(rpc_tests
     unit/store_test
     contract/agent_contract_test
     contract/agent_hostile_peer_test
+    contract/bulk_transport_test
     contract/gloo_store_test
     multiproc/agent_multiproc_test
     fuzz/wire_fuzz_test
