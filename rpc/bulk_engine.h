@@ -93,6 +93,7 @@ class BulkEngine : public BulkTransport {
   bool postWaiting();
   bool postOne(Peer& peer, int number);
   void dropRequestedPeers();
+  void failWaiting(int number, const absl::Status& reason);
   void dropPeer(int number, const absl::Status& reason);
   void expire(Clock::time_point now);
   void finishPosted(std::unordered_map<uint64_t, Posted>::iterator posted, absl::Status status);

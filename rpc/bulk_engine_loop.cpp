@@ -20,9 +20,9 @@ void BulkEngine::run() {
     bool busy = takeSubmitted();
     dropRequestedPeers();
     busy |= handleCompletions();
-    busy |= postWaiting();
     const auto now = Clock::now();
     if (now >= nextDeadline_) expire(now);
+    busy |= postWaiting();
     if (busy) {
       retryDelay_ = kFirstRetry;
     } else {
@@ -80,7 +80,11 @@ bool BulkEngine::handleCompletions() {
       continue;
     }
     auto posted = posted_.find(completion.id);
-    if (posted != posted_.end()) finishPosted(posted, std::move(completion.status));
+    if (posted == posted_.end()) continue;
+    const int peer = posted->second.peer;
+    finishPosted(posted, completion.status);
+    // The connection broke. What waits for it need not wait for its deadline; what comes later gets a new one.
+    if (!completion.status.ok()) failWaiting(peer, completion.status);
   }
   return true;
 }
@@ -99,28 +103,23 @@ bool BulkEngine::postOne(Peer& peer, int number) {
   if (peer.waiting.empty() || peer.dropped || peer.inFlight >= maxPerPeer_) return false;
   Transfer& first = peer.waiting.front();
   if (peer.inFlight > 0 && peer.inFlightBytes + first.what.bytes > options_.maxInFlightBytesPerPeer) return false;
-  absl::StatusOr<bool> started = false;
-  if (first.what.deadline.expired()) {
-    started = absl::DeadlineExceededError("the deadline passed before the transfer could start");
-  } else {
-    DeviceTransfer transfer{.id = nextId_,
-                            .isRead = first.isRead,
-                            .peer = number,
-                            .local = nullptr,
-                            .bytes = first.what.bytes,
-                            .regionHandle = nullptr,
-                            .remoteAddress = first.what.remote.address + first.what.remoteOffset,
-                            .remoteKey = first.what.remote.key,
-                            .data = first.what.data};
-    if (first.registration != nullptr && first.what.bytes > 0) {
-      transfer.local = first.registration->memory.data() + first.what.localOffset;
-      transfer.regionHandle = first.registration->device.handle;
-    }
-    started = device_->post(transfer);
-    if (started.ok() && !*started) {
-      retry_ = true;
-      return false;
-    }
+  DeviceTransfer transfer{.id = nextId_,
+                          .isRead = first.isRead,
+                          .peer = number,
+                          .local = nullptr,
+                          .bytes = first.what.bytes,
+                          .regionHandle = nullptr,
+                          .remoteAddress = first.what.remote.address + first.what.remoteOffset,
+                          .remoteKey = first.what.remote.key,
+                          .data = first.what.data};
+  if (first.registration != nullptr && first.what.bytes > 0) {
+    transfer.local = first.registration->memory.data() + first.what.localOffset;
+    transfer.regionHandle = first.registration->device.handle;
+  }
+  const absl::StatusOr<bool> started = device_->post(transfer);
+  if (started.ok() && !*started) {
+    retry_ = true;
+    return false;
   }
   Transfer taken = std::move(first);
   peer.waiting.pop_front();
@@ -180,14 +179,11 @@ void BulkEngine::dropRequestedPeers() {
   for (const auto& [number, reason] : requested) dropPeer(number, reason);
 }
 
-void BulkEngine::dropPeer(int number, const absl::Status& reason) {
+void BulkEngine::failWaiting(int number, const absl::Status& reason) {
   Peer& peer = peers_[static_cast<size_t>(number)];
-  const bool untouched = device_->dropPeer(number);
-  peer.dropped = true;
   Queue unsent = std::exchange(peer.waiting, {});
   {
     std::lock_guard lock(mutex_);
-    // Nothing is submitted to a lost peer any more; what was is still in `submitted`, or was taken before.
     for (Transfer& transfer : peer.submitted) unsent.push_back(std::move(transfer));
     peer.submitted.clear();
     peer.inLine = 0;
@@ -196,6 +192,13 @@ void BulkEngine::dropPeer(int number, const absl::Status& reason) {
     const absl::Status status = named(reason, number, transfer);
     end(std::move(transfer), status);
   }
+}
+
+void BulkEngine::dropPeer(int number, const absl::Status& reason) {
+  Peer& peer = peers_[static_cast<size_t>(number)];
+  const bool untouched = device_->dropPeer(number);
+  peer.dropped = true;
+  failWaiting(number, reason);
   handleCompletions();  // the fabric's own errors for what was under way
   if (untouched) {
     for (auto posted = posted_.begin(); posted != posted_.end();) {

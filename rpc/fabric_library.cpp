@@ -22,7 +22,7 @@ struct Setting {
 };
 constexpr Setting kSettings[] = {
     // Eager messages' buffers: nothing here sends messages, and the default of 16 KiB makes 70 MB per endpoint.
-    {"FI_OFI_RXM_BUFFER_SIZE", "1024"},
+    {"FI_OFI_RXM_BUFFER_SIZE", "256"},
     // Removing a peer closes its connection: then nothing of that peer's can come in any more.
     {"FI_AV_REMOVE_CLEANUP", "1"},
 };

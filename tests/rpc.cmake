@@ -11,3 +11,4 @@ set(rpc_tests
 foreach(test ${rpc_tests})
   farhop_test(${test}.cpp LIBS farhop_rpc)
 endforeach()
+farhop_test(multiproc/bulk_multiproc_test.cpp LIBS farhop_rpc EXTRA open_ports.cpp)
