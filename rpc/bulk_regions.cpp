@@ -226,7 +226,9 @@ void BulkRegions::settle(Registration* registration, Released* released) {
     return;
   }
   if (registration->handles > 0) return;
-  const bool kept = registration->owner != nullptr && registration->owner.use_count() > 1;
+  // What peers could write to without being expected is not kept either.
+  const bool kept = registration->owner != nullptr && registration->owner.use_count() > 1 &&
+                    !includes(registration->access, BulkAccess::kRemoteWrite);
   released->owners.push_back(std::exchange(registration->owner, nullptr));
   registration->idle = true;
   registration->idlePlace = idle_.insert(idle_.end(), registration);

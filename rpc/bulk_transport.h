@@ -42,7 +42,8 @@ struct BulkOptions {
   // Registered at a time; beyond it a registration is ResourceExhausted.
   size_t maxRegisteredBytes = size_t{1} << 40;
   size_t maxRegions = 65'536;
-  // Registrations that nobody uses and that are kept for the next use of the same memory.
+  // Registrations that nobody uses and that are kept for the next use of the same memory (none that peers may
+  // write to).
   size_t maxIdleBytes = size_t{1} << 30;
   size_t maxIdleRegions = 64;
 };

@@ -4,11 +4,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <fstream>
 #include <thread>
 
-#include "base/memory_info.h"
-#include "rpc/fabric_device.h"
 #include "tests/bulk_group.h"
 
 namespace farhop::rpc {
@@ -295,16 +292,21 @@ TEST_P(BulkTransports, BoundRegisteredMemory_AndUseRegistrationsAgain) {
     options.maxIdleRegions = 2;
   });
   BulkTransport& transport = *members[0].transport;
+  const auto source = [&](const std::shared_ptr<Block>& block) {
+    auto region = transport.registerMemory(block->span(), BulkAccess::kSource | BulkAccess::kRemoteRead, block);
+    EXPECT_TRUE(region.ok()) << region.status();
+    return region.ok() ? *region : nullptr;
+  };
   auto a = makeBlock(400), b = makeBlock(400), c = makeBlock(400);
-  auto first = registered(transport, a), second = registered(transport, b);
+  auto first = source(a), second = source(b);
   const uint64_t key = first->remote().key;
-  EXPECT_EQ(registered(transport, a)->remote().key, key);
+  EXPECT_EQ(source(a)->remote().key, key);
   auto refused = transport.registerMemory(c->span(), BulkAccess::kSource, c);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("800 of 1000"));
   first = nullptr;
-  EXPECT_EQ(registered(transport, a)->remote().key, key);  // was kept
-  auto third = registered(transport, c);                   // makes room: a's is let go, b's is in use
+  EXPECT_EQ(source(a)->remote().key, key);  // was kept
+  auto third = source(c);                   // makes room: a's is let go, b's is in use
   EXPECT_NE(third, nullptr);
   EXPECT_FALSE(transport.registerMemory(a->span(), BulkAccess::kSource, a).ok());
   // Memory that ends with its registration is not kept.
@@ -313,7 +315,7 @@ TEST_P(BulkTransports, BoundRegisteredMemory_AndUseRegistrationsAgain) {
   c = nullptr;
   third = nullptr;
   EXPECT_TRUE(watched.expired());
-  EXPECT_NE(registered(transport, a), nullptr);
+  EXPECT_NE(source(a), nullptr);
 }
 
 TEST_P(BulkTransports, BoundWhatWaits) {
@@ -362,6 +364,65 @@ TEST_P(BulkTransports, UseNoProcessor_WhileTheyAreIdle) {
   const auto before = used();
   std::this_thread::sleep_for(milliseconds(300));
   EXPECT_LT(used() - before, 10'000);  // microseconds, of both
+}
+
+TEST_P(BulkTransports, TellAtTheDeadline_ThatNobodyAnswers) {
+  auto members = group(2);
+  members[1].transport->close(absl::OkStatus());
+  auto local = registered(*members[0].transport, makeBlock(1000));
+  BulkEnd end;
+  members[0].transport->write({.peer = 1, .local = local, .bytes = 1000, .remote = {1, 0, 1000},
+                               .deadline = bulkSoon(200)}, end.done());
+  const absl::Status status = end.wait();
+  EXPECT_THAT(status.code(), ::testing::AnyOf(absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kUnavailable));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("writing 1000 bytes to machine 1 process 0 ("));
+  EXPECT_TRUE(peerOf(status).has_value());
+}
+
+TEST_P(BulkTransports, FailAWriteToMemoryThatIsNotRegistered) {
+  auto members = group(2);
+  auto local = registered(*members[0].transport, makeBlock(1 << 20, 3));
+  auto block = makeBlock(1 << 20);
+  RemoteRegion gone = registered(*members[1].transport, block)->remote();
+  auto forReading = members[1].transport->registerMemory(block->span(), BulkAccess::kRemoteRead, nullptr);
+  ASSERT_TRUE(forReading.ok());
+  for (const RemoteRegion& remote : {gone, (*forReading)->remote()}) {
+    BulkEnd end;
+    members[0].transport->write({.peer = 1, .local = local, .bytes = 1 << 20, .remote = remote,
+                                 .deadline = bulkSoon(2000)}, end.done());
+    // Short writes may leave before the peer refuses them; what counts is that they do not arrive.
+    static_cast<void>(end.wait());
+  }
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(members[1].arrivals->total(), 0u);
+  EXPECT_EQ(std::count(block->bytes_.begin(), block->bytes_.end(), std::byte{0}), 1 << 20);
+}
+
+TEST(FabricProviders, AreListed_WhenTheChosenOneIsNotThere) {
+  FabricOptions options;
+  options.choice = "verbs-of-another-world";
+  auto made = makeFabricTransport(bulkOptions(0, 1), options);
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("\"verbs-of-another-world\" works on 127.0.0.1"));
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("tcp;ofi_rxm"));
+  options.choice = "none";
+  EXPECT_THAT(std::string(makeFabricTransport(bulkOptions(0, 1), options).status().message()),
+              HasSubstr("FARHOP_FABRIC=none"));
+  options.choice = "";
+  auto best = makeFabricTransport(bulkOptions(0, 1), options);
+  ASSERT_TRUE(best.ok()) << best.status();
+}
+
+TEST(FabricProviders, RefuseAGroupOfDifferentKinds) {
+  FabricOptions four, six;
+  four.choice = six.choice = "tcp";
+  six.bindAddress = "::1";
+  auto a = makeFabricTransport(bulkOptions(0, 2), four), b = makeFabricTransport(bulkOptions(1, 2), six);
+  ASSERT_TRUE(a.ok() && b.ok());
+  const absl::Status status = (*a)->connect({(*a)->address(), (*b)->address()});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("machine 1 process 0: its kind of address"));
+  EXPECT_EQ((*a)->connect({(*a)->address(), "rubbish"}).code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
