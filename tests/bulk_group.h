@@ -110,4 +110,12 @@ inline std::shared_ptr<BulkRegion> registered(BulkTransport& transport, const st
   return region.ok() ? *region : nullptr;
 }
 
+// The same, for peers to write to and read from until the transport is closed.
+inline std::shared_ptr<BulkRegion> exposed(BulkTransport& transport, const std::shared_ptr<Block>& block,
+                                           const std::vector<int>& peers = {0}) {
+  auto region = registered(transport, block);
+  for (int peer : peers) EXPECT_TRUE(transport.grant(region, peer).ok());
+  return region;
+}
+
 }  // namespace farhop::rpc::testing

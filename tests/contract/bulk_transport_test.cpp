@@ -65,7 +65,7 @@ TEST_P(BulkTransports, WriteBytesToTheirPlace_AndTellTheDataOnce) {
   auto members = group(2);
   auto source = makeBlock(10'000), target = makeBlock(20'000, 9);
   for (size_t i = 0; i < source->bytes_.size(); ++i) source->bytes_[i] = static_cast<std::byte>(i * 7);
-  auto from = registered(*members[0].transport, source), to = registered(*members[1].transport, target);
+  auto from = registered(*members[0].transport, source), to = exposed(*members[1].transport, target);
   BulkEnd end;
   members[0].transport->write({.peer = 1, .local = from, .localOffset = 100, .bytes = 5000, .remote = to->remote(),
                                .remoteOffset = 7001, .data = 0xFEDCBA98, .deadline = bulkSoon()},
@@ -85,7 +85,7 @@ TEST_P(BulkTransports, ReadBytesFromTheirPlace_WithoutTellingThePeer) {
   auto members = group(2);
   auto source = makeBlock(300'000), target = makeBlock(300'000, 9);
   for (size_t i = 0; i < source->bytes_.size(); ++i) source->bytes_[i] = static_cast<std::byte>(i * 13 >> 3);
-  auto from = registered(*members[1].transport, source), to = registered(*members[0].transport, target);
+  auto from = exposed(*members[1].transport, source), to = registered(*members[0].transport, target);
   BulkEnd end;
   members[0].transport->read({.peer = 1, .local = to, .localOffset = 3, .bytes = 250'001, .remote = from->remote(),
                               .remoteOffset = 40'000, .data = 1, .deadline = bulkSoon()},
@@ -103,7 +103,7 @@ TEST_P(BulkTransports, CarryNoBytes_OneByte_AndLongTransfers) {
   constexpr size_t kLong = (6u << 20) + 13;
   auto source = makeBlock(kLong), target = makeBlock(kLong + 2, 255);
   for (size_t i = 0; i < kLong; ++i) source->bytes_[i] = static_cast<std::byte>((i ^ (i >> 11)) & 0x7F);
-  auto from = registered(*members[0].transport, source), to = registered(*members[1].transport, target);
+  auto from = registered(*members[0].transport, source), to = exposed(*members[1].transport, target);
   const std::vector<size_t> sizes{0, 1, kLong};
   std::vector<BulkEnd> ends(sizes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -133,7 +133,7 @@ TEST_P(BulkTransports, KeepManyTransfersOfSeveralPeersApart) {
       sources.back()->bytes_[i] = static_cast<std::byte>((i / kBytes + i + static_cast<size_t>(rank) * 31) & 0xFF);
     }
     from.push_back(registered(*members[static_cast<size_t>(rank)].transport, sources.back()));
-    to.push_back(registered(*members[static_cast<size_t>(rank)].transport, targets.back()));
+    to.push_back(exposed(*members[static_cast<size_t>(rank)].transport, targets.back(), {0, 1, 2, 3}));
   }
   std::vector<BulkEnd> ends(kPeers * kPeers * kWrites);
   size_t next = 0;
@@ -166,7 +166,7 @@ TEST_P(BulkTransports, KeepManyTransfersOfSeveralPeersApart) {
 TEST_P(BulkTransports, RefuseTransfersOutsideOfARegion) {
   auto members = group(2, [](BulkOptions& options) { options.maxTransferBytes = 5000; });
   auto block = makeBlock(8000);
-  auto local = registered(*members[0].transport, block), remote = registered(*members[1].transport, makeBlock(100));
+  auto local = registered(*members[0].transport, block), remote = exposed(*members[1].transport, makeBlock(100));
   struct Wrong {
     size_t localOffset, bytes;
     uint64_t remoteOffset;
@@ -242,7 +242,7 @@ TEST_P(BulkTransports, FailEverythingOfALostPeer_AndGoOnWithTheOthers) {
   auto members = group(3);
   auto block = makeBlock(4 << 20);
   auto local = registered(*members[0].transport, block);
-  auto target = registered(*members[2].transport, makeBlock(4 << 20));
+  auto target = exposed(*members[2].transport, makeBlock(4 << 20));
   auto granted = makeBlock(100);
   std::weak_ptr<Block> watched = granted;
   auto region = registered(*members[0].transport, granted);
@@ -267,7 +267,7 @@ TEST_P(BulkTransports, FailEverythingOfALostPeer_AndGoOnWithTheOthers) {
 TEST_P(BulkTransports, EndEverything_WhenTheyAreClosed) {
   auto members = group(2);
   auto local = registered(*members[0].transport, makeBlock(1 << 20));
-  auto remote = registered(*members[1].transport, makeBlock(1 << 20));
+  auto remote = exposed(*members[1].transport, makeBlock(1 << 20));
   std::vector<BulkEnd> ends(200);
   for (BulkEnd& end : ends) {
     members[0].transport->write({.peer = 1, .local = local, .bytes = 1 << 20, .remote = remote->remote(),
@@ -324,7 +324,7 @@ TEST_P(BulkTransports, BoundWhatWaits) {
     options.maxInFlightPerPeer = 1;
   });
   auto local = registered(*members[0].transport, makeBlock(8 << 20));
-  auto remote = registered(*members[1].transport, makeBlock(8 << 20));
+  auto remote = exposed(*members[1].transport, makeBlock(8 << 20));
   std::vector<BulkEnd> ends(60);
   for (BulkEnd& end : ends) {
     members[0].transport->write({.peer = 1, .local = local, .bytes = 8 << 20, .remote = remote->remote(),
@@ -346,7 +346,7 @@ TEST_P(BulkTransports, UseNoProcessor_WhileTheyAreIdle) {
   if (std::string(GetParam().choice) == "net") GTEST_SKIP() << "its descriptor stays readable: docs/bulk-transport.md";
   auto members = group(2);
   auto local = registered(*members[0].transport, makeBlock(1000));
-  auto remote = registered(*members[1].transport, makeBlock(1000));
+  auto remote = exposed(*members[1].transport, makeBlock(1000));
   for (int i = 0; i < 2; ++i) {
     BulkEnd end;
     members[0].transport->write({.peer = 1, .local = local, .bytes = 1000, .remote = remote->remote(),
