@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "sampler/relabel.h"
 #include "sampler/sampled_batch.h"
 #include "sampler/stage_clock.h"
+#include "sampler/subgraph_wire.h"
+#include "sampler/walker.h"
 
 namespace farhop::sampler {
 
@@ -27,11 +30,30 @@ struct RelationKind {
 // Which nodes a hop draws for: those that the hop before found, or all that are known.
 enum class Expand { kNew, kAll };
 
+// Random walks from every seed, instead of neighbours.
+struct WalkOptions {
+  WalkPlan plan;
+  uint32_t walksPerSeed = 1;
+};
+
+// The nodes that short walks from a node visit most, as its neighbours. The metapath leads from a node type to itself;
+// plan.length is a multiple of its own.
+struct ImportanceOptions {
+  WalkPlan plan;
+  uint32_t walksPerNode = 1;
+};
+
+// What a batch's edges are: those that were drawn, or all of the graph between the batch's nodes.
+enum class Subgraph { kSampled, kInduced };
+
 struct SamplingOptions {
   // [hop][relation]; hop 0 is next to the seeds. -1 takes all, 0 none.
   std::vector<std::vector<int64_t>> fanouts;
   std::vector<RelationKind> kinds;  // [relation]; empty: all uniform without replacement
   Expand expand = Expand::kNew;
+  std::optional<WalkOptions> walks;            // fanouts is empty then
+  std::optional<ImportanceOptions> importance;  // fanouts[hop][0] counts; kinds and edgeIds do not apply
+  Subgraph subgraph = Subgraph::kSampled;
   uint64_t seed = 0;
   bool edgeIds = false;
   std::chrono::milliseconds requestTimeout{60'000};
@@ -75,6 +97,9 @@ class BatchWorkspace {
   std::vector<std::vector<DrawSlice>> slices_;               // [relation][partition]
   std::vector<Exchange> exchanges_;
   PositionSet positions_;
+  WalkWorkspace walk_;
+  NodeNumbering visited_;  // the nodes that one node's walks have visited
+  std::vector<MachineMessage> messages_;
 };
 
 // Stateless but for its parts; one per loader. `agent` may be null when this machine owns everything; it and
@@ -91,10 +116,28 @@ class BatchSampler {
                                                              std::unique_ptr<SampledBatch> memory = nullptr) const;
 
   const SamplingOptions& options() const { return options_; }
+  // What bounds the time of a batch, in request timeouts: one per hop, for all walks, and for the induced edges.
+  static size_t timeoutsPerBatch(const SamplingOptions& options) {
+    return options.fanouts.size() + (options.walks ? 1 : 0) + (options.subgraph == Subgraph::kInduced ? 1 : 0);
+  }
 
  private:
   using Frontier = BatchWorkspace::Frontier;
   using Exchange = BatchWorkspace::Exchange;
+
+  using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
+
+  // Batches of other kinds than hops of drawn neighbours: batch_walks.cpp, batch_importance.cpp.
+  Task<Result> sampleWalks(BatchRequest request, BatchWorkspace* work, std::unique_ptr<SampledBatch> batch) const;
+  Task<Result> sampleImportance(BatchRequest request, BatchWorkspace* work, std::unique_ptr<SampledBatch> batch) const;
+  void numberWalks(const WalkTrace& trace, BatchWorkspace* work, SampledBatch* batch) const;
+  // Appends a row of most visited nodes for every node that the walks in `work` started from.
+  absl::Status appendMostVisited(int64_t fanout, BatchWorkspace* work, SampledBatch* batch) const;
+  // Replaces the batch's edges by all that the graph has between its nodes: batch_subgraph.cpp.
+  Task<absl::Status> induce(BatchWorkspace* work, SampledBatch* batch) const;
+  SubgraphRequest inducedRows(int machine, const BatchWorkspace& work) const;
+  // ResourceExhausted when a relation has more edges than a block can index.
+  absl::Status placeInducedEdges(BatchWorkspace* work, SampledBatch* batch) const;
 
   void numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const;
   // DataLoss when a gid lies outside its type: a damaged store that nobody has verified.
@@ -117,11 +160,14 @@ class BatchSampler {
   // ResourceExhausted, before anything is drawn or sent, when draws with replacement would overflow a block.
   absl::Status checkFrontier(size_t hop, const BatchWorkspace& work) const;
   absl::Status tooManyEdges(int relation) const;
+  // CSRs of a batch.
+  size_t numCsrs() const;
 
   std::shared_ptr<const PartitionedGraph> graph_;
   rpc::Agent* agent_;
   Executor* executor_;
   SamplingOptions options_;
+  std::optional<Walker> walker_;  // for walks and importance
 };
 
 }  // namespace farhop::sampler

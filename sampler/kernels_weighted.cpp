@@ -34,20 +34,6 @@ double negativeLog(double u) {
   return -(static_cast<double>(exponent) * 0x1.62e42fefa39efp-1 + 2 * s * series);
 }
 
-// The two parts of one random number: a slot of `degree`, and a fraction to compare with its threshold.
-SlotDraw drawSlot(KeyedRandom* random, uint64_t from, uint64_t degree) {
-  const Uint128 product = static_cast<Uint128>(random->next()) * degree;
-  return {from + static_cast<uint64_t>(product >> 64), static_cast<uint32_t>(static_cast<uint64_t>(product) >> 32)};
-}
-
-// Where the drawn edge lies; kNoEdge when all weights of the row are zero.
-constexpr uint64_t kNoEdge = std::numeric_limits<uint64_t>::max();
-uint64_t resolve(const AliasSlot* slots, SlotDraw draw, uint64_t from) {
-  const AliasSlot slot = slots[draw.offset];
-  if (draw.fraction < slot.threshold) return draw.offset;
-  return slot.alias == kNoAlias ? kNoEdge : from + slot.alias;
-}
-
 // Appends to `offsets` the `wanted` edges with the smallest exponential keys among those with a positive weight that
 // `isTaken` does not name, in order of their keys. Returns the new end. `best` is a heap, the largest key first.
 template <typename Id, typename IsTaken>

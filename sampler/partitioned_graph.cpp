@@ -70,10 +70,10 @@ absl::Status PartitionedGraph::checkWeight(int relation, uint32_t feature) const
 }
 
 EdgeWeightsCache::Result PartitionedGraph::edgeWeights(int relation, uint32_t feature) const {
-  return weights_.get(relation, feature, [&]() -> EdgeWeightsCache::Result {
+  return weights_.get({relation, feature}, [&]() -> EdgeWeightsCache::Result {
     FARHOP_RETURN_IF_ERROR(checkWeight(relation, feature));
     const std::string& name = schema().relations[relation].features[feature].name;
-    auto made = std::make_shared<EdgeWeightsCache::Partitions>(shards_.size());
+    auto made = std::make_shared<EdgeWeightsCache::Made>(shards_.size());
     for (int k : ownPartitions()) {
       const partition::FeatureTable* const table = shards_[k]->edgeFeature(relation, name);
       const std::string file =
@@ -81,7 +81,17 @@ EdgeWeightsCache::Result PartitionedGraph::edgeWeights(int relation, uint32_t fe
       if (table == nullptr) return absl::FailedPreconditionError(absl::StrCat(file, " is missing; copy it again"));
       FARHOP_ASSIGN_OR_RETURN((*made)[k], EdgeWeights::make(shards_[k]->relation(relation), *table, file));
     }
-    return std::shared_ptr<const EdgeWeightsCache::Partitions>(std::move(made));
+    return std::shared_ptr<const EdgeWeightsCache::Made>(std::move(made));
+  });
+}
+
+NeighborIndexCache::Result PartitionedGraph::neighborIndex(int relation) const {
+  return indexes_.get(relation, [&]() -> NeighborIndexCache::Result {
+    auto made = std::make_shared<NeighborIndexCache::Made>(shards_.size());
+    for (int k : ownPartitions()) {
+      FARHOP_ASSIGN_OR_RETURN((*made)[k], NeighborIndex::make(shards_[k]->relation(relation)));
+    }
+    return std::shared_ptr<const NeighborIndexCache::Made>(std::move(made));
   });
 }
 
