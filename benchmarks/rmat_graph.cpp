@@ -163,7 +163,7 @@ absl::StatusOr<std::shared_ptr<const partition::GraphStore>> openRmatGraph(
     const RmatOptions& options, const std::function<void(const std::string&)>& progress) {
   FARHOP_RETURN_IF_ERROR(checkOptions(options));
   const std::string directory =
-      absl::StrCat(options.cacheDirectory, "/rmat-v", kGeneratorVersion, "-nodes", options.nodesLog2,
+      absl::StrCat(options.cacheDirectory, "/rmat-v", kGeneratorVersion, "-format", partition::kStoreFormatVersion, "-nodes", options.nodesLog2,
                    "-edges", options.edges, "-seed", options.seed, "-parts", options.parts);
   if (!pathExists(directory)) {
     FARHOP_RETURN_IF_ERROR(makeDirectories(options.cacheDirectory));

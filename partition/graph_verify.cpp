@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/random.h"
@@ -191,17 +192,17 @@ class Verifier {
     const auto destinations = shard.originalIds(relation.destination);
     bool ordered = true;
     for (uint64_t row = 0; row < csr.rows(); ++row) {
-      std::pair<uint64_t, uint64_t> last(0, 0);
+      std::tuple<int64_t, uint64_t, uint64_t> last(0, 0, 0);
       for (uint64_t i = csr.indptr[row]; i < csr.indptr[row + 1]; ++i) {
-        const std::pair<uint64_t, uint64_t> edge(originalId(relation.source, neighbor(csr, i)),
-                                                 csr.edgeIds[i]);
+        const uint64_t source = originalId(relation.source, neighbor(csr, i));
+        const std::tuple edge(csr.times.empty() ? int64_t{0} : csr.times[i], source, csr.edgeIds[i]);
         if (ordered && i > csr.indptr[row] && edge <= last) {
           problem(absl::StrCat(fullPath(relationPath(schema_, shard.index(), r, "neighbors")), ": row ", row,
-                               " is not sorted by (original id, edge id) at ", i));
+                               " is not sorted by (", csr.times.empty() ? "" : "time, ", "original id, edge id) at ", i));
           ordered = false;
         }
         last = edge;
-        digests_.back().add(edge.first, destinations[row], edge.second);
+        digests_.back().add(source, destinations[row], csr.edgeIds[i]);
       }
     }
   }

@@ -1,4 +1,4 @@
-// Writes a partitioned data set as a store of format version 1 (docs/store-format.md).
+// Writes a partitioned data set as a graph store (docs/store-format.md).
 #pragma once
 
 #include <cstdint>

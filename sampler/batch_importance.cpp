@@ -20,26 +20,26 @@ Task<BatchSampler::Result> BatchSampler::sampleImportance(BatchRequest request, 
   const uint64_t visitsPerNode = uint64_t{importance.walksPerNode} * (importance.plan.length + uint64_t{1});
   const uint32_t together = static_cast<uint32_t>(std::clamp<uint64_t>(
       std::min(kVisitsTogether / visitsPerNode, kMaxWalksTogether / importance.walksPerNode), 1, 1 << 20));
-  BatchWorkspace::Frontier& frontier = work->frontiers_[request.seedType];
+  uint32_t begin = 0, end = batch->nodesByHop[request.seedType][0];  // the nodes that draw
   NodeNumbering& numbering = work->numbering_[request.seedType];
   for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
     const Deadline deadline = Deadline::after(options_.requestTimeout);
     const int64_t fanout = options_.fanouts[hop][0];
     if (fanout == 0) {
       SampledRelation& rows = batch->relations[0];
-      rows.indptr.append(frontier.last - frontier.first, rows.indptr.back());
+      rows.indptr.append(end - begin, rows.indptr.back());
     }
-    for (uint32_t first = frontier.first; fanout != 0 && first < frontier.last; first += together) {
-      const uint32_t count = std::min(together, frontier.last - first);
+    for (uint32_t first = begin; fanout != 0 && first < end; first += together) {
+      const uint32_t count = std::min(together, end - first);
       WalkStarts starts{batch->epoch, batch->number, hop, {}, first, importance.walksPerNode};
       starts.nodes = std::span<const uint64_t>(numbering.nodes().data() + first, count);
       absl::Status status = co_await walker_->walk(starts, deadline, &work->walk_, &batch->traffic);
       if (status.ok()) status = appendMostVisited(fanout, work, batch.get());
       if (!status.ok()) co_return Result(annotate(status, absl::StrCat("sampling hop ", hop, " of batch ", batch->number)));
     }
-    frontier.first = frontier.last;
-    frontier.last = numbering.size();
-    for (size_t type = 0; type < work->frontiers_.size(); ++type) {
+    begin = end;
+    end = numbering.size();
+    for (size_t type = 0; type < work->numbering_.size(); ++type) {
       batch->nodesByHop[type].push_back(work->numbering_[type].size());
     }
   }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <utility>
 
-#include "base/random.h"
 #include "sampler/reply_group.h"
 
 namespace farhop::sampler {
@@ -19,7 +19,7 @@ BatchWorkspace::BatchWorkspace(const PartitionedGraph& graph)
     : numbering_(graph.schema().nodeTypes.size()), frontiers_(graph.schema().nodeTypes.size()), walk_(graph) {
   const size_t partitions = static_cast<size_t>(graph.book().numPartitions());
   const size_t relations = graph.schema().relations.size();
-  for (Frontier& frontier : frontiers_) frontier.rows.resize(partitions);
+  for (HopFrontier& frontier : frontiers_) frontier.rows.resize(partitions);
   own32_.assign(relations, std::vector<DrawnNeighbors<uint32_t>>(partitions));
   own64_.assign(relations, std::vector<DrawnNeighbors<uint64_t>>(partitions));
   slices_.assign(relations, std::vector<DrawSlice>(partitions));
@@ -27,8 +27,10 @@ BatchWorkspace::BatchWorkspace(const PartitionedGraph& graph)
 
 BatchSampler::BatchSampler(std::shared_ptr<const PartitionedGraph> graph, rpc::Agent* agent, Executor* executor,
                            SamplingOptions options)
-    : graph_(std::move(graph)), agent_(agent), executor_(executor), options_(std::move(options)) {
-  options_.kinds.resize(graph_->schema().relations.size());
+    : graph_(std::move(graph)), agent_(agent), executor_(executor), options_(std::move(options)),
+      plan_(graph_.get(), &options_), allRelations_(graph_->schema().relations.size()) {
+  options_.kinds.resize(allRelations_.size());
+  std::iota(allRelations_.begin(), allRelations_.end(), 0);
   if (options_.walks) walker_.emplace(graph_, agent_, executor_, options_.walks->plan, options_.seed);
   if (options_.importance) walker_.emplace(graph_, agent_, executor_, options_.importance->plan, options_.seed);
 }
@@ -39,22 +41,12 @@ size_t BatchSampler::numCsrs() const {
   return options_.kinds.size() * (options_.expand == Expand::kAll ? options_.fanouts.size() : 1);
 }
 
-RelationDraw BatchSampler::drawOf(const SampledBatch& batch, size_t hop, int relation) const {
-  RelationDraw draw;
-  draw.relation = static_cast<uint32_t>(relation);
-  draw.fanout = static_cast<int32_t>(options_.fanouts[hop][relation]);
-  draw.hopKey = hopKey(options_.seed, batch.epoch, batch.number, hop, Purpose::kNeighbors, graph_->relationHash(relation));
-  draw.kind = static_cast<uint32_t>(options_.kinds[relation].kind);
-  draw.weight = options_.kinds[relation].weight;
-  return draw;
-}
-
 absl::Status BatchSampler::checkFrontier(size_t hop, const BatchWorkspace& work) const {
   const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (size_t r = 0; r < relations.size(); ++r) {
     const int64_t fanout = options_.fanouts[hop][r];
     if (fanout <= 0 || !drawsWithReplacement(options_.kinds[r].kind)) continue;
-    const Frontier& frontier = work.frontiers_[relations[r].destination];
+    const HopFrontier& frontier = work.frontiers_[relations[r].destination];
     if (frontier.last - frontier.first <= kMaxEdges / static_cast<uint64_t>(fanout)) continue;
     return tooManyEdges(static_cast<int>(r));
   }
@@ -76,8 +68,8 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
   StageTimer stages(options_.stageClock);
   numberSeeds(request, workspace, batch.get());
   for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
-    absl::Status drawn = checkFrontier(hop, *workspace);
-    if (drawn.ok()) drawn = bucketFrontier(workspace);
+    absl::Status drawn = bucketFrontiers(*batch, hop, workspace);
+    if (drawn.ok()) drawn = checkFrontier(hop, *workspace);
     stages.end(Stage::kBucket);
     workspace->exchanges_.clear();
     if (drawn.ok()) planExchanges(*batch, hop, workspace);
@@ -125,62 +117,27 @@ void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work
   batch->seedType = request.seedType;
   batch->seeds = request.seeds;
   for (size_t type = 0; type < work->numbering_.size(); ++type) work->numbering_[type].reset(&batch->nodes[type]);
-  for (Frontier& frontier : work->frontiers_) frontier.first = frontier.last = 0;
   NodeNumbering& numbering = work->numbering_[request.seedType];
   batch->seedIndex.reserve(request.seeds.size());
   for (uint64_t seed : request.seeds) batch->seedIndex.push_back(numbering.number(seed));
-  work->frontiers_[request.seedType].last = numbering.size();
   for (size_t type = 0; type < work->numbering_.size(); ++type) {
-    batch->nodesByHop[type].push_back(work->frontiers_[type].last);
+    batch->nodesByHop[type].push_back(work->numbering_[type].size());
   }
   for (SampledRelation& relation : batch->relations) relation.indptr.push_back(0);
 }
 
-absl::Status BatchSampler::bucketFrontier(BatchWorkspace* work) const {
-  const partition::PartitionBook& book = graph_->book();
+absl::Status BatchSampler::bucketFrontiers(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const {
   for (size_t type = 0; type < work->frontiers_.size(); ++type) {
-    Frontier& frontier = work->frontiers_[type];
-    for (std::vector<uint32_t>& rows : frontier.rows) rows.clear();
-    frontier.partitionOfRow.clear();
-    const PodVector<uint64_t>& nodes = work->numbering_[type].nodes();
-    const uint64_t known = book.numNodes(static_cast<int>(type));
-    for (uint32_t number = frontier.first; number < frontier.last; ++number) {
-      if (nodes[number] >= known) {
-        return absl::DataLossError(absl::StrCat(
-            graph_->store().directory(), ": gid ", nodes[number], " of node type '", graph_->schema().nodeTypes[type].name,
-            "' does not exist; check the store with farhop inspect --verify"));
-      }
-      const int owner = book.partitionOf(static_cast<int>(type), nodes[number]);
-      frontier.partitionOfRow.push_back(static_cast<uint16_t>(owner));
-      frontier.rows[owner].push_back(static_cast<uint32_t>(nodes[number] - book.begin(static_cast<int>(type), owner)));
-    }
+    plan_.setRange(batch, hop, static_cast<int>(type), &work->frontiers_[type]);
+    FARHOP_RETURN_IF_ERROR(plan_.bucket(batch, static_cast<int>(type), &work->frontiers_[type]));
   }
   return absl::OkStatus();
 }
 
 void BatchSampler::planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const {
-  const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (int machine = 0; machine < graph_->machines(); ++machine) {
     if (machine == graph_->machine()) continue;
-    NeighborRequest request;
-    request.wantEdgeIds = options_.edgeIds;
-    for (size_t type = 0; type < work->frontiers_.size(); ++type) {
-      std::vector<RelationDraw> draws;
-      for (size_t r = 0; r < relations.size(); ++r) {
-        if (relations[r].destination != static_cast<int>(type) || options_.fanouts[hop][r] == 0) continue;
-        draws.push_back(drawOf(batch, hop, static_cast<int>(r)));
-      }
-      if (draws.empty()) continue;
-      const size_t runsBefore = request.runs.size();
-      for (int k = 0; k < graph_->book().numPartitions(); ++k) {
-        const std::vector<uint32_t>& rows = work->frontiers_[type].rows[k];
-        if (graph_->owner(k) != machine || rows.empty()) continue;
-        request.runs.push_back({static_cast<uint32_t>(type), static_cast<uint32_t>(k),
-                                static_cast<uint32_t>(rows.size()), 0});
-        request.rows.insert(request.rows.end(), rows.begin(), rows.end());
-      }
-      if (request.runs.size() > runsBefore) request.draws.insert(request.draws.end(), draws.begin(), draws.end());
-    }
+    NeighborRequest request = plan_.request(batch, hop, work->frontiers_, allRelations_, machine);
     if (request.runs.empty()) continue;
     work->exchanges_.push_back({machine, std::move(request), std::make_shared<rpc::BytesSink>()});
   }
@@ -190,16 +147,16 @@ absl::Status BatchSampler::drawOwn(const SampledBatch& batch, size_t hop, BatchW
   const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (size_t r = 0; r < relations.size(); ++r) {
     const int relation = static_cast<int>(r);
-    const Frontier& frontier = work->frontiers_[relations[r].destination];
+    const HopFrontier& frontier = work->frontiers_[relations[r].destination];
     std::fill(work->slices_[r].begin(), work->slices_[r].end(), DrawSlice{});
     if (options_.fanouts[hop][r] == 0) continue;
-    const RelationDraw relationDraw = drawOf(batch, hop, relation);
+    const RelationDraw relationDraw = plan_.drawOf(batch, hop, relation);
     for (int k = 0; k < graph_->book().numPartitions(); ++k) {
       if (!graph_->isOwn(k) || frontier.rows[k].empty()) continue;
       auto draw = [&]<typename Id>(DrawnNeighbors<Id>* own) -> absl::Status {
         own->clear();
-        FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(*graph_, k, relationDraw, {.rows = frontier.rows[k]}, options_.edgeIds, own,
-                                                 &work->positions_));
+        FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(*graph_, k, relationDraw, plan_.ownRows(batch, hop, relation, frontier, k),
+                                                 options_.edgeIds, own, &work->positions_));
         work->slices_[r][k] = {own->counts.data(), own->neighbors.data(), own->edgeIds.data(), own->neighbors.size()};
         return absl::OkStatus();
       };
@@ -230,7 +187,7 @@ absl::Status BatchSampler::collectReplies(BatchWorkspace* work, SampledBatch* ba
 absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const {
   const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (size_t r = 0; r < relations.size(); ++r) {
-    const Frontier& frontier = work->frontiers_[relations[r].destination];
+    const HopFrontier& frontier = work->frontiers_[relations[r].destination];
     SampledRelation& sampled = rowsOf(hop, r, batch);
     const size_t edgesBefore = sampled.indices.size();
     uint64_t drawn = 0;
@@ -248,10 +205,7 @@ absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBa
     batch->traffic.sampledEdges += sampled.indices.size() - edgesBefore;
   }
   for (size_t type = 0; type < work->frontiers_.size(); ++type) {
-    Frontier& frontier = work->frontiers_[type];
-    if (options_.expand == Expand::kNew) frontier.first = frontier.last;
-    frontier.last = work->numbering_[type].size();
-    batch->nodesByHop[type].push_back(frontier.last);
+    batch->nodesByHop[type].push_back(work->numbering_[type].size());
   }
   return absl::OkStatus();
 }
@@ -259,7 +213,7 @@ absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBa
 template <typename Id>
 void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledRelation* sampled) const {
   const partition::Relation& edges = graph_->schema().relations[relation];
-  const Frontier& frontier = work->frontiers_[edges.destination];
+  const HopFrontier& frontier = work->frontiers_[edges.destination];
   NodeNumbering& numbering = work->numbering_[edges.source];
   std::vector<DrawSlice>& slices = work->slices_[relation];  // advanced as rows are read
   uint64_t total = 0;

@@ -1,7 +1,6 @@
 // Samples one batch: hop by hop, the own part here, the rest by the machines that own it.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,54 +10,16 @@
 #include "base/executor.h"
 #include "base/task.h"
 #include "rpc/agent.h"
+#include "sampler/hop_plan.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
 #include "sampler/relabel.h"
 #include "sampler/sampled_batch.h"
-#include "sampler/stage_clock.h"
+#include "sampler/sampling_options.h"
 #include "sampler/subgraph_wire.h"
 #include "sampler/walker.h"
 
 namespace farhop::sampler {
-
-// How one relation's neighbours are drawn.
-struct RelationKind {
-  DrawKind kind = DrawKind::kUniform;
-  uint32_t weight = 0;  // weightIndex() of the feature, for kinds that draw by one
-};
-
-// Which nodes a hop draws for: those that the hop before found, or all that are known.
-enum class Expand { kNew, kAll };
-
-// Random walks from every seed, instead of neighbours.
-struct WalkOptions {
-  WalkPlan plan;
-  uint32_t walksPerSeed = 1;
-};
-
-// The nodes that short walks from a node visit most, as its neighbours. The metapath leads from a node type to itself;
-// plan.length is a multiple of its own.
-struct ImportanceOptions {
-  WalkPlan plan;
-  uint32_t walksPerNode = 1;
-};
-
-// What a batch's edges are: those that were drawn, or all of the graph between the batch's nodes.
-enum class Subgraph { kSampled, kInduced };
-
-struct SamplingOptions {
-  // [hop][relation]; hop 0 is next to the seeds. -1 takes all, 0 none.
-  std::vector<std::vector<int64_t>> fanouts;
-  std::vector<RelationKind> kinds;  // [relation]; empty: all uniform without replacement
-  Expand expand = Expand::kNew;
-  std::optional<WalkOptions> walks;            // fanouts is empty then
-  std::optional<ImportanceOptions> importance;  // fanouts[hop][0] counts; kinds and edgeIds do not apply
-  Subgraph subgraph = Subgraph::kSampled;
-  uint64_t seed = 0;
-  bool edgeIds = false;
-  std::chrono::milliseconds requestTimeout{60'000};
-  StageClock* stageClock = nullptr;  // null: nothing is measured; otherwise it outlives the sampler
-};
 
 // Which batch, of which seeds.
 struct BatchRequest {
@@ -77,12 +38,6 @@ class BatchWorkspace {
  private:
   friend class BatchSampler;
 
-  // The frontier of one node type in one hop.
-  struct Frontier {
-    uint32_t first = 0, last = 0;              // numbers of its nodes
-    std::vector<uint16_t> partitionOfRow;      // [last - first]
-    std::vector<std::vector<uint32_t>> rows;   // [partition] local indices, in frontier order
-  };
   // What is on its way to one machine.
   struct Exchange {
     int machine = 0;
@@ -91,7 +46,7 @@ class BatchWorkspace {
   };
 
   std::vector<NodeNumbering> numbering_;                     // [node type]
-  std::vector<Frontier> frontiers_;                          // [node type]
+  std::vector<HopFrontier> frontiers_;                       // [node type]
   std::vector<std::vector<DrawnNeighbors<uint32_t>>> own32_;  // [relation][partition]
   std::vector<std::vector<DrawnNeighbors<uint64_t>>> own64_;
   std::vector<std::vector<DrawSlice>> slices_;               // [relation][partition]
@@ -115,6 +70,9 @@ class BatchSampler {
   Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> sample(BatchRequest request, BatchWorkspace* workspace,
                                                              std::unique_ptr<SampledBatch> memory = nullptr) const;
 
+  BatchSampler(const BatchSampler&) = delete;
+  BatchSampler& operator=(const BatchSampler&) = delete;
+
   const SamplingOptions& options() const { return options_; }
   // What bounds the time of a batch, in request timeouts: one per hop, for all walks, and for the induced edges.
   static size_t timeoutsPerBatch(const SamplingOptions& options) {
@@ -122,7 +80,6 @@ class BatchSampler {
   }
 
  private:
-  using Frontier = BatchWorkspace::Frontier;
   using Exchange = BatchWorkspace::Exchange;
 
   using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
@@ -140,8 +97,7 @@ class BatchSampler {
   absl::Status placeInducedEdges(BatchWorkspace* work, SampledBatch* batch) const;
 
   void numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const;
-  // DataLoss when a gid lies outside its type: a damaged store that nobody has verified.
-  absl::Status bucketFrontier(BatchWorkspace* work) const;
+  absl::Status bucketFrontiers(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
   // Fills work->exchanges_, one per machine that owns rows some relation draws from.
   void planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
   absl::Status drawOwn(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
@@ -156,7 +112,6 @@ class BatchSampler {
     const size_t relations = options_.kinds.size();
     return batch->relations[options_.expand == Expand::kAll ? hop * relations + relation : relation];
   }
-  RelationDraw drawOf(const SampledBatch& batch, size_t hop, int relation) const;
   // ResourceExhausted, before anything is drawn or sent, when draws with replacement would overflow a block.
   absl::Status checkFrontier(size_t hop, const BatchWorkspace& work) const;
   absl::Status tooManyEdges(int relation) const;
@@ -167,7 +122,9 @@ class BatchSampler {
   rpc::Agent* agent_;
   Executor* executor_;
   SamplingOptions options_;
-  std::optional<Walker> walker_;  // for walks and importance
+  HopPlan plan_;                      // borrows the two
+  std::vector<int> allRelations_;
+  std::optional<Walker> walker_;      // for walks and importance
 };
 
 }  // namespace farhop::sampler

@@ -18,11 +18,12 @@ struct Asked {
 }  // namespace
 
 Task<absl::Status> BatchSampler::induce(BatchWorkspace* work, SampledBatch* batch) const {
-  for (size_t type = 0; type < work->frontiers_.size(); ++type) {
+  absl::Status status;
+  for (size_t type = 0; type < work->frontiers_.size() && status.ok(); ++type) {
     work->frontiers_[type].first = 0;
     work->frontiers_[type].last = work->numbering_[type].size();
+    status = plan_.bucket(*batch, static_cast<int>(type), &work->frontiers_[type]);
   }
-  absl::Status status = bucketFrontier(work);
   if (!status.ok()) co_return status;
 
   std::vector<uint64_t> setSizes;

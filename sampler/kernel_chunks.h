@@ -58,7 +58,7 @@ void appendEdges(const CsrView<Id>& view, std::span<const uint64_t> offsets, boo
   out->neighbors.addSize(offsets.size());
   if (!wantEdgeIds) return;
   uint64_t* const edgeIds = out->edgeIds.reserveMore(offsets.size());
-  for (size_t i = 0; i < offsets.size(); ++i) edgeIds[i] = view.edgeIds[offsets[i]];
+  for (size_t i = 0; i < offsets.size(); ++i) edgeIds[i] = view.edgeIdAt(offsets[i]);
   out->edgeIds.addSize(offsets.size());
 }
 

@@ -18,6 +18,10 @@ struct CsrView {
   const uint64_t* edgeIds = nullptr;      // [edges]
   const uint64_t* originalIds = nullptr;  // [rows]: of the destination nodes
   uint64_t rows = 0;
+  bool positionsAsIds = false;  // kernels yield an edge's offset in the arrays above in place of its id
+
+  // What kernels append to DrawnNeighbors::edgeIds for the edge at `offset`.
+  uint64_t edgeIdAt(uint64_t offset) const { return positionsAsIds ? offset : edgeIds[offset]; }
 };
 
 // One slot of a row's alias table: a draw that falls on it takes its own edge when the draw's 32-bit fraction is below

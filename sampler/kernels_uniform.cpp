@@ -125,7 +125,7 @@ void sampleFew(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t
     }
     for (size_t i = 0; i < edges; ++i) neighbors[drawn + i] = view.neighbors[offsets[i]];
     if (wantEdgeIds) {
-      for (size_t i = 0; i < edges; ++i) edgeIds[drawn + i] = view.edgeIds[offsets[i]];
+      for (size_t i = 0; i < edges; ++i) edgeIds[drawn + i] = view.edgeIdAt(offsets[i]);
     }
     drawn += edges;
   }
@@ -153,7 +153,7 @@ void sampleMany(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_
       out->neighbors.addSize(count);
       if (!wantEdgeIds) continue;
       uint64_t* edgeIds = out->edgeIds.reserveMore(count);
-      for (size_t i = 0; i < count; ++i) edgeIds[i] = view.edgeIds[from + positions[i]];
+      for (size_t i = 0; i < count; ++i) edgeIds[i] = view.edgeIdAt(from + positions[i]);
       out->edgeIds.addSize(count);
     }
   }

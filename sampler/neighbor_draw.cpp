@@ -37,7 +37,8 @@ template <typename Id>
 absl::Status drawNeighbors(const PartitionedGraph& graph, int partition, const RelationDraw& draw,
                            const DrawRows& drawRows, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
   const std::span<const uint32_t> rows = drawRows.rows;
-  const CsrView<Id> view = graph.view<Id>(partition, static_cast<int>(draw.relation));
+  CsrView<Id> view = graph.view<Id>(partition, static_cast<int>(draw.relation));
+  view.positionsAsIds = drawRows.positionsAsIds;
   switch (static_cast<DrawKind>(draw.kind)) {
     case DrawKind::kUniform:
       sampleUniform(view, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);

@@ -57,6 +57,7 @@ struct DrawRows {
   // In order of `row`, which counts from `firstRow`: rows[0] is row firstRow.
   std::span<const ExcludedEdge> excluded;
   uint32_t firstRow = 0;
+  bool positionsAsIds = false;  // edge ids come out as positions in the relation's CSR
 };
 
 // InvalidArgument unless the graph can be drawn from like this: relation, fanout, kind, weight.

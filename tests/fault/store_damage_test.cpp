@@ -25,6 +25,7 @@ class StoreDamage : public ::testing::Test {
     testing::FixtureOptions options;
     options.heterogeneous = true;
     options.addReverse = true;
+    options.edgeTimes = options.nodeTimes = options.declaredWeights = options.edgeSplits = true;
     options.nodes = 30;
     options.edges = 100;
     // Written once, copied for each test: a store is synced file by file, which takes its time.
@@ -50,9 +51,17 @@ class StoreDamage : public ::testing::Test {
     for (int k = 0; k < store->numPartitions(); ++k) FARHOP_RETURN_IF_ERROR(store->openPartition(k).status());
     for (size_t t = 0; t < store->schema().nodeTypes.size(); ++t) {
       FARHOP_RETURN_IF_ERROR(store->gidsByOriginalId(static_cast<int>(t)).status());
+      FARHOP_RETURN_IF_ERROR(store->originalIdsByGid(static_cast<int>(t)).status());
+    }
+    for (size_t r = 0; r < store->schema().relations.size(); ++r) {
+      FARHOP_RETURN_IF_ERROR(store->inDegrees(static_cast<int>(r)).status());
+      FARHOP_RETURN_IF_ERROR(store->outDegrees(static_cast<int>(r)).status());
     }
     for (const SplitInfo& split : store->splits()) {
       FARHOP_RETURN_IF_ERROR(store->splitOriginalIds(split.name, split.nodeType).status());
+    }
+    for (const EdgeSplitInfo& split : store->edgeSplits()) {
+      FARHOP_RETURN_IF_ERROR(store->edgeSplitOriginalIds(split.name, split.relation).status());
     }
     return absl::OkStatus();
   }
@@ -143,13 +152,13 @@ TEST_F(StoreDamage, IsFoundAtOpening_WhenGraphJsonIsChanged) {
 
 TEST_F(StoreDamage, RefusesANewerVersion_AndSaysSo) {
   std::string text = content(kManifestFile);
-  const std::string version = "\"version\": 1";
-  text.replace(text.find(version), version.size(), "\"version\": 2");
+  const std::string version = "\"version\": 2";
+  text.replace(text.find(version), version.size(), "\"version\": 3");
   write(kManifestFile, text);
   const auto store = GraphStore::open(path_);
   EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(store.status().message()),
-              HasSubstr("graph.json: format version 2 is newer than this build reads (1); update Farhop"));
+              HasSubstr("graph.json: format version 3 is newer than this build reads (2); update Farhop"));
 }
 
 TEST_F(StoreDamage, RefusesADirectoryThatIsNoStore) {
@@ -189,7 +198,9 @@ TEST_F(StoreDamage, VerifyFindsUnsortedNeighbors) {
                   [](auto v) { std::reverse(v.begin(), v.end()); });
   forge<uint32_t>("part-00000/edges/user.follows.user/neighbors.npy",
                   [](auto v) { std::reverse(v.begin(), v.end()); });
-  expectUnsound("is not sorted by (original id, edge id)");
+  forge<int64_t>("part-00000/edges/user.follows.user/times.npy",
+                 [](auto v) { std::reverse(v.begin(), v.end()); });
+  expectUnsound("is not sorted by (time, original id, edge id)");
 }
 
 TEST_F(StoreDamage, VerifyFindsEdgesThatOccurTwiceOrNever) {
