@@ -8,6 +8,7 @@
 #include "runtime/api/batch_core.h"
 #include "runtime/api/loader_options.h"
 #include "runtime/api/status_error.h"
+#include "runtime/api/walk_options.h"
 #include "sampler/batch_stream.h"
 #include "sampler/seed_set.h"
 
@@ -32,6 +33,8 @@ struct NeighborLoader::Impl {
   std::shared_ptr<GraphCore> core;
   size_t hops = 0;
   bool expandsAll = false;
+  bool importance = false;
+  int64_t walkLength = 0;
   bool edgeIds = false;
   std::chrono::milliseconds pullTimeout{0};
   Position position;           // after the last batch handed out
@@ -40,12 +43,18 @@ struct NeighborLoader::Impl {
 };
 
 NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options)
+    : NeighborLoader(graph, seeds, options,
+                     std::make_unique<sampler::SamplingOptions>(api::samplingOptions(*graph.core(), options))) {}
+
+NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options,
+                               std::unique_ptr<sampler::SamplingOptions> owned)
     : impl_(std::make_unique<Impl>()) {
   impl_->core = graph.core();
   const GraphCore& core = *impl_->core;
-  sampler::SamplingOptions sampling = api::samplingOptions(core, options);
+  sampler::SamplingOptions& sampling = *owned;
   const sampler::DealOptions deal = api::dealOptions(core, options);
   const int type = core.nodeType(seeds.nodeType());
+  api::checkWalkStart(core, sampling, type);
   sampler::SeedSet set = valueOrThrow(
       seeds.isSplit_ ? sampler::seedSetOfSplit(*core.graph, seeds.name(), type, deal.deal)
                      : sampler::seedSetOfIds(*core.graph, seeds.originalIds_, type, deal.deal));
@@ -54,8 +63,11 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   uint64_t key = combineKey(hashName(seeds.nodeType() + "/" + seeds.name()), static_cast<uint64_t>(seeds.count()));
   for (int64_t id : seeds.originalIds_) key = combineKey(key, static_cast<uint64_t>(id));
   impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
-  impl_->hops = sampling.fanouts.size();
-  impl_->expandsAll = options.expand == Expand::kAll;
+  const bool induced = sampling.subgraph == sampler::Subgraph::kInduced;
+  impl_->hops = induced ? 1 : sampling.fanouts.size();
+  impl_->expandsAll = options.expand == Expand::kAll && !induced;
+  impl_->importance = sampling.importance.has_value();
+  impl_->walkLength = sampling.walks ? sampling.walks->plan.length : 0;
   impl_->edgeIds = options.edgeIds;
   impl_->pullTimeout = options.requestTimeout;
   impl_->stream = std::make_unique<sampler::BatchStream>(
@@ -114,6 +126,8 @@ bool NeighborLoader::next(Batch* batch) {
   core->sampled = sampler::BatchPool::share(impl_->stream->pool(), std::move(*sampled));
   core->hops = impl_->hops;
   core->expandsAll = impl_->expandsAll;
+  core->importance = impl_->importance;
+  core->walkLength = impl_->walkLength;
   core->hasEdgeIds = impl_->edgeIds;
   core->pullTimeout = impl_->pullTimeout;
   impl_->position.step = core->sampled->step + 1;

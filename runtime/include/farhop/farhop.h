@@ -10,5 +10,6 @@
 #include "farhop/error.h"
 #include "farhop/graph.h"
 #include "farhop/neighbor_loader.h"
+#include "farhop/random_walk_loader.h"
 #include "farhop/runtime.h"
 #include "farhop/version.h"
