@@ -303,7 +303,8 @@ TEST(RandomWalkSteps, HaveNode2vecsSecondOrderProbabilities) {
   ManyWalks graph;
   int checked = 0, machine = 0;
   for (const auto& [p, q, weighted] : {std::tuple(0.25, 4.0, false), std::tuple(4.0, 0.25, false), std::tuple(0.1, 1.0, false),
-                                       std::tuple(1.0, 3.0, true), std::tuple(20.0, 0.5, true)}) {
+                                       std::tuple(1.0, 3.0, true), std::tuple(20.0, 0.5, true),
+                                       std::tuple(1.0, 400.0, false)}) {  // the last takes hundreds of tries
     WalkPlan plan{{{0, weighted, 0}}, 2, 0, p, q};
     std::map<uint64_t, std::map<uint64_t, int>> counts;
     const uint64_t start = 0;
@@ -338,6 +339,20 @@ TEST(RandomWalkRestarts, HappenWithTheirProbability) {
     }
   }
   EXPECT_NEAR(actual / possible, 0.3, 4 * std::sqrt(0.21 / possible));
+}
+
+// After a return to the start there is no node before: p and q have no say.
+TEST(RandomWalkRestarts, BeginAnew) {
+  ManyWalks graph;
+  std::map<uint64_t, int> counts;
+  for (int machine : {0, 1}) {
+    const auto walks = graph.walks(machine, 0, {{{0}}, 3, 0.8, 100, 0.2}, 30'000);
+    counts.clear();
+    for (size_t walk = 0; walk < walks.size(); ++walk) {
+      if (graph.restarted[walk * 3 + 2] != 0) ++counts[walks[walk].at(3)];
+    }
+    expectDistribution(graph.neighborsOf(0), counts, "after a return");
+  }
 }
 
 sampler::SamplingOptions importanceOptions(std::vector<int64_t> fanouts, const WalkPlan& plan, uint32_t walksPerNode) {
