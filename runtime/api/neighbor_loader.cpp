@@ -36,6 +36,7 @@ struct NeighborLoader::Impl {
   bool importance = false;
   int64_t walkLength = 0;
   bool edgeIds = false;
+  std::shared_ptr<const sampler::SamplingOptions> sampling;
   std::chrono::milliseconds pullTimeout{0};
   Position position;           // after the last batch handed out
   bool restored = false;       // the next epoch of position.epoch starts at position.step
@@ -69,6 +70,10 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   impl_->importance = sampling.importance.has_value();
   impl_->walkLength = sampling.walks ? sampling.walks->plan.length : 0;
   impl_->edgeIds = options.edgeIds;
+  // Edge features are pulled by drawing again; other edges than drawn ones have none.
+  if (!sampling.walks && !sampling.importance && !induced) {
+    impl_->sampling = std::make_shared<const sampler::SamplingOptions>(sampling);
+  }
   impl_->pullTimeout = options.requestTimeout;
   impl_->stream = std::make_unique<sampler::BatchStream>(
       core.graph, core.session->agent(), std::move(dealer), std::move(sampling),
@@ -129,6 +134,7 @@ bool NeighborLoader::next(Batch* batch) {
   core->importance = impl_->importance;
   core->walkLength = impl_->walkLength;
   core->hasEdgeIds = impl_->edgeIds;
+  core->sampling = impl_->sampling;
   core->pullTimeout = impl_->pullTimeout;
   impl_->position.step = core->sampled->step + 1;
   *batch = Batch(std::move(core));

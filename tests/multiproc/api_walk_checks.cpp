@@ -63,6 +63,7 @@ void checkInduced(const Graph& graph) {
     const Block block = batch.block(0);
     require(block.numSrc() == batch.numNodes() && block.numDst() == batch.numNodes(), "all nodes are both");
     require(block.edgeIndex().size(1) == batch.numEdges() && batch.numEdges() > 0, "all edges are in the block");
+    expectError("induced edge feature", ErrorCode::kFailedPrecondition, "no edge features", [&] { block.edgeFeature("w"); });
     require(block.edgeIds().numel() == batch.numEdges(), "every edge has an id");
   }
 }
