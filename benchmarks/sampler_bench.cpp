@@ -13,6 +13,7 @@
 
 #include "base/memory_info.h"
 #include "benchmarks/limits_bench.h"
+#include "benchmarks/link_cases.h"
 #include "benchmarks/sampler_cases.h"
 
 namespace farhop::benchmarks {
@@ -115,6 +116,7 @@ class SamplerBench {
     FARHOP_RETURN_IF_ERROR(
         addCase("with replacement", 1, [&] { return makeBatchSampler(graph_, replace, &idle_); }));
     FARHOP_RETURN_IF_ERROR(addWalkCases(sampling));
+    FARHOP_RETURN_IF_ERROR(addLinkCases(sampling));
     if (cores_.size() < 2) return absl::OkStatus();
     return addCase("uniform, 2 threads", 2, uniform);
   }
@@ -137,6 +139,22 @@ class SamplerBench {
     induced.fanouts.resize(std::min<size_t>(induced.fanouts.size(), 2));
     induced.subgraph = sampler::Subgraph::kInduced;
     return addCase("induced, 2 hops", 1, [&] { return makeBatchSampler(graph_, induced, &idle_); });
+  }
+
+  // Seed edges as they are; with their edges left out of the rows; and with negatives that are no edges.
+  absl::Status addLinkCases(const sampler::SamplingOptions& sampling) {
+    sampler::LinkOptions plain, excluding, strict;
+    excluding.excludeSeeds = true;
+    excluding.reverseRelation = 0;
+    strict.negativesPerEdge = 1;
+    strict.strict = true;
+    strict.nodes = sampler::NegativeNodes::kDegree;
+    for (const auto& [name, link] : {std::pair("links", plain), std::pair("links, seed edges excluded", excluding),
+                                     std::pair("links, strict negatives", strict)}) {
+      FARHOP_ASSIGN_OR_RETURN(const std::unique_ptr<BatchMaker> works, makeLinkSampler(graph_, sampling, link, &idle_));
+      FARHOP_RETURN_IF_ERROR(addCase(name, 1, [&] { return *makeLinkSampler(graph_, sampling, link, &idle_); }));
+    }
+    return absl::OkStatus();
   }
 
   template <typename Make>

@@ -117,9 +117,20 @@ void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work
   batch->seedType = request.seedType;
   batch->seeds = request.seeds;
   for (size_t type = 0; type < work->numbering_.size(); ++type) work->numbering_[type].reset(&batch->nodes[type]);
-  NodeNumbering& numbering = work->numbering_[request.seedType];
-  batch->seedIndex.reserve(request.seeds.size());
-  for (uint64_t seed : request.seeds) batch->seedIndex.push_back(numbering.number(seed));
+  batch->otherType = request.otherType;
+  batch->otherSeeds = request.otherSeeds;
+  const auto numberAll = [work](int type, const std::vector<uint64_t>& seeds, std::vector<uint32_t>* index) {
+    index->reserve(seeds.size());
+    for (uint64_t seed : seeds) index->push_back(work->numbering_[type].number(seed));
+  };
+  numberAll(request.seedType, request.seeds, &batch->seedIndex);
+  numberAll(request.otherType, request.otherSeeds, &batch->otherIndex);
+  for (const ExcludedPair& pair : request.excluded) {
+    batch->excluded.resize(graph_->schema().relations.size());
+    const int destination = graph_->schema().relations[pair.relation].destination;
+    batch->excluded[pair.relation].push_back({0, work->numbering_[destination].number(pair.destination), pair.source});
+  }
+  for (std::vector<ExcludedEdge>& edges : batch->excluded) sortExcluded(&edges);
   for (size_t type = 0; type < work->numbering_.size(); ++type) {
     batch->nodesByHop[type].push_back(work->numbering_[type].size());
   }

@@ -10,6 +10,7 @@
 #include "base/executor.h"
 #include "base/task.h"
 #include "rpc/agent.h"
+#include "sampler/batch_exclusion.h"
 #include "sampler/hop_plan.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
@@ -28,6 +29,11 @@ struct BatchRequest {
   uint64_t number = 0;
   int seedType = 0;
   std::vector<uint64_t> seeds;  // gids, repeats allowed
+  // Seeds of another type, or of the same, numbered after these; usually none.
+  int otherType = 0;
+  std::vector<uint64_t> otherSeeds = {};
+  // What no row of the batch draws. The destinations must be seeds.
+  std::vector<ExcludedPair> excluded = {};
 };
 
 // Memory that one batch under way works in, reused from batch to batch. One batch at a time.
@@ -78,6 +84,8 @@ class BatchSampler {
   static size_t timeoutsPerBatch(const SamplingOptions& options) {
     return options.fanouts.size() + (options.walks ? 1 : 0) + (options.subgraph == Subgraph::kInduced ? 1 : 0);
   }
+  // Where batches resume after waits.
+  Executor* executor() const { return executor_; }
 
  private:
   using Exchange = BatchWorkspace::Exchange;

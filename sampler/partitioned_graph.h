@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "partition/graph_store.h"
 #include "sampler/edge_weights.h"
+#include "sampler/job_features.h"
 #include "sampler/kernels.h"
 #include "sampler/neighbor_index.h"
 
@@ -53,6 +54,9 @@ class PartitionedGraph {
   // Who is whose neighbour in the own partitions of a relation, by gid. Made at the first call and kept.
   NeighborIndexCache::Result neighborIndex(int relation) const;
 
+  // What the job adds to the store's node features; the rest of the graph stays as it was opened.
+  JobFeatures& jobFeatures() const { return *jobFeatures_; }
+
   // Key parts of names: hash of "source:name:destination", hash of the type's name.
   uint64_t relationHash(int relation) const { return relationHashes_[relation]; }
   uint64_t nodeTypeHash(int type) const { return typeHashes_[type]; }
@@ -68,6 +72,7 @@ class PartitionedGraph {
   std::vector<uint64_t> typeHashes_;
   EdgeWeightsCache weights_;
   NeighborIndexCache indexes_;
+  std::unique_ptr<JobFeatures> jobFeatures_ = std::make_unique<JobFeatures>();
 };
 
 }  // namespace farhop::sampler
