@@ -122,8 +122,8 @@ class Batch {
   // A feature of the sampled edges of a relation: rows in the order of block(0).indices(); with Expand::kAll, hop after
   // hop, those of the last block first. "edge_id" (int64, original edge ids) is one of them; of a reverse relation: those
   // of the forward edges. Nothing of it travels before it is pulled: the owners draw the edges again and send rows.
-  // Throws Error(kNotFound) listing the features that exist, Error(kFailedPrecondition) for batches that are no result
-  // of draws.
+  // Throws Error(kNotFound) listing the features that exist, Error(kFailedPrecondition) for batches whose edges
+  // are not the graph's, and for those not drawn (induced subgraphs) unless the loader carries edge ids.
   FeatureHandle edgeFeature(const std::string& name, const std::string& relation = "") const;
   // Several features of all nodes of a type with one request per owner, in the order named.
   std::vector<torch::Tensor> pull(const std::vector<std::string>& names, const std::string& nodeType = "") const;

@@ -60,7 +60,8 @@ struct NeighborLoaderOptions {
   bool replace = false;
   std::map<std::string, bool> replaceByRelation;
   // Name of the edge feature to draw by, in proportion to it; empty: uniformly. One integer, float32 or float64 per
-  // edge; edges of weight 0 are never drawn. Tables of 8 bytes per edge are made once per process and feature. Applies
+  // edge; edges of weight 0 are never drawn. Reverse relations have the forward edge's weight where the store declares
+  // it (`farhop partition --weights`). Tables of 8 bytes per edge are made once per process and feature. Applies
   // to every relation drawn from that weightByRelation (relation -> feature, or "") does not name.
   std::string weight;
   std::map<std::string, std::string> weightByRelation;
