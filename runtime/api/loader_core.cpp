@@ -19,8 +19,9 @@ void LoaderCore::configure(const NeighborLoaderOptions& options, const sampler::
   expandsAll = options.expand == Expand::kAll && !induced;
   importance = samplingOptions.importance.has_value();
   walkLength = samplingOptions.walks ? samplingOptions.walks->plan.length : 0;
-  // Edge features are pulled by drawing again; other edges than drawn ones have none.
-  if (!samplingOptions.walks && !importance && !induced) {
+  drawn = !induced;
+  // Walks and importance neighbours are no edges of the graph.
+  if (!samplingOptions.walks && !importance) {
     sampling = std::make_shared<const sampler::SamplingOptions>(samplingOptions);
   }
   edgeIds = options.edgeIds;
@@ -68,6 +69,7 @@ std::shared_ptr<BatchCore> LoaderCore::next() {
   batch->sampled = sampler::BatchPool::share(stream->pool(), std::move(*sampled));
   batch->hops = hops;
   batch->expandsAll = expandsAll;
+  batch->drawn = drawn;
   batch->importance = importance;
   batch->walkLength = walkLength;
   batch->hasEdgeIds = edgeIds;

@@ -63,7 +63,8 @@ void checkInduced(const Graph& graph) {
     const Block block = batch.block(0);
     require(block.numSrc() == batch.numNodes() && block.numDst() == batch.numNodes(), "all nodes are both");
     require(block.edgeIndex().size(1) == batch.numEdges() && batch.numEdges() > 0, "all edges are in the block");
-    expectError("induced edge feature", ErrorCode::kFailedPrecondition, "no edge features", [&] { block.edgeFeature("w"); });
+    // The fixture's weights are the edge ids.
+    require(torch::equal(block.edgeFeature("w").pull().to(torch::kInt64), block.edgeIds()), "induced edges have features");
     require(block.edgeIds().numel() == batch.numEdges(), "every edge has an id");
   }
 }
@@ -157,6 +158,7 @@ void checkWalks(const Graph& graph) {
     const Block block = batch.block(1);
     require(block.visits().numel() == block.numEdges() && block.visits().min().item<int>() > 0, "every edge has visits");
     expectError("named relation", ErrorCode::kInvalidArgument, "no relation", [&] { block.indptr(graph.relations()[0]); });
+    expectError("no edges", ErrorCode::kFailedPrecondition, "not the graph's", [&] { block.edgeFeature("w"); });
     expectError("no walks", ErrorCode::kFailedPrecondition, "RandomWalkLoader", [&] { batch.walks(); });
   }
   checkInduced(graph);
