@@ -25,6 +25,10 @@ struct BatchRequest {
   uint64_t number = 0;
   int seedType = 0;
   std::vector<uint64_t> seeds;  // gids, repeats allowed
+  // Where seeds are disjoint: the tree of each seed, several may share one; empty: each its own, by position.
+  std::vector<uint32_t> trees = {};
+  // [tree]: nothing later than this is drawn in it; empty: no limit. Needs disjoint seeds.
+  std::vector<int64_t> treeTimes = {};
 };
 
 // Memory that one batch under way works in, reused from batch to batch. One batch at a time.
@@ -43,6 +47,7 @@ class BatchWorkspace {
   };
 
   std::vector<NodeNumbering> numbering_;                     // [node type]
+  std::vector<PodVector<uint64_t>> treeNodes_;               // [node type] what is numbered where seeds are disjoint
   std::vector<HopFrontier> frontiers_;                       // [node type]
   std::vector<std::vector<DrawnNeighbors<uint32_t>>> own32_;  // [relation][partition]
   std::vector<std::vector<DrawnNeighbors<uint64_t>>> own64_;
@@ -72,7 +77,11 @@ class BatchSampler {
  private:
   using Exchange = BatchWorkspace::Exchange;
 
+  // InvalidArgument when trees or times do not fit the seeds or the options.
+  absl::Status checkRequest(const BatchRequest& request) const;
   void numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const;
+  // Takes the nodes of trees that have been numbered since into the batch.
+  void takeTreeNodes(BatchWorkspace* work, SampledBatch* batch) const;
   absl::Status bucketFrontiers(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
   // Fills work->exchanges_, one per machine that owns rows some relation draws from.
   void planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
@@ -83,6 +92,10 @@ class BatchSampler {
   absl::Status appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const;
   template <typename Id>
   void appendRelation(int relation, BatchWorkspace* work, SampledRelation* sampled) const;
+  // Where seeds are disjoint.
+  template <typename Id>
+  void appendTreeRelation(int relation, const PodVector<uint32_t>& trees, BatchWorkspace* work,
+                          SampledRelation* sampled) const;
   // Where a hop's rows of a relation belong.
   SampledRelation& rowsOf(size_t hop, size_t relation, SampledBatch* batch) const {
     const size_t relations = options_.kinds.size();

@@ -60,6 +60,20 @@ CsrView<Id> PartitionedGraph::view(int partition, int relation) const {
   return view;
 }
 
+const int64_t* PartitionedGraph::edgeTimes(int partition, int relation) const {
+  return schema().hasTimes(relation) ? shards_[partition]->relation(relation).times.data() : nullptr;
+}
+
+template <typename Id>
+absl::StatusOr<std::span<const Id>> PartitionedGraph::sourceIds(int relation) const {
+  FARHOP_ASSIGN_OR_RETURN(const partition::IdArray ids, store_->originalIdsByGid(schema().relations[relation].source));
+  if constexpr (sizeof(Id) == 4) {
+    return ids.narrow;
+  } else {
+    return ids.wide;
+  }
+}
+
 absl::Status PartitionedGraph::checkWeight(int relation, uint32_t feature) const {
   const std::vector<partition::FeatureSpec>& features = schema().relations[relation].features;
   if (feature >= features.size()) {
@@ -87,5 +101,7 @@ EdgeWeightsCache::Result PartitionedGraph::edgeWeights(int relation, uint32_t fe
 
 template CsrView<uint32_t> PartitionedGraph::view<uint32_t>(int, int) const;
 template CsrView<uint64_t> PartitionedGraph::view<uint64_t>(int, int) const;
+template absl::StatusOr<std::span<const uint32_t>> PartitionedGraph::sourceIds<uint32_t>(int) const;
+template absl::StatusOr<std::span<const uint64_t>> PartitionedGraph::sourceIds<uint64_t>(int) const;
 
 }  // namespace farhop::sampler

@@ -40,6 +40,12 @@ class PartitionedGraph {
   template <typename Id>
   CsrView<Id> view(int partition, int relation) const;
 
+  // [edges] from when on each edge of an own partition is visible; null where the relation has no times.
+  const int64_t* edgeTimes(int partition, int relation) const;
+  // Original ids of the relation's sources by gid, those of other machines too, as wide as the gids.
+  template <typename Id>
+  absl::StatusOr<std::span<const Id>> sourceIds(int relation) const;
+
   // OK when feature `feature` of the relation (its index in the schema) can be drawn by: one number per edge.
   absl::Status checkWeight(int relation, uint32_t feature) const;
   // Checked weights and tables of the own partitions by a feature that checkWeight() accepts. Made at the first call

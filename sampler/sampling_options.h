@@ -24,6 +24,10 @@ struct SamplingOptions {
   std::vector<std::vector<int64_t>> fanouts;
   std::vector<RelationKind> kinds;  // [relation]; empty: all uniform without replacement
   Expand expand = Expand::kNew;
+  // Every seed is the root of a tree of its own: its neighbourhood shares no node with those of other seeds.
+  bool disjoint = false;
+  // kLabor and kLaborPoisson: a source has the same random number in all hops.
+  bool layerDependency = false;
   uint64_t seed = 0;
   bool edgeIds = false;
   std::chrono::milliseconds requestTimeout{60'000};
