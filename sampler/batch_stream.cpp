@@ -56,6 +56,7 @@ void BatchStream::launch(uint64_t epoch, uint64_t step, std::unique_ptr<BatchWor
   auto workspace = std::make_shared<std::unique_ptr<BatchWorkspace>>(std::move(owned));
   executor_.post([this, epoch, step, workspace] {
     BatchRequest request{epoch, step, dealer_.batchNumber(step), dealer_.nodeType(), dealer_.seeds(epoch, step)};
+    request.treeTimes = dealer_.times(epoch, step);
     using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
     startTask<Result>(sampler_.sample(std::move(request), workspace->get(), pool_->take()),
                       [this, step, workspace](Result result) {

@@ -22,6 +22,9 @@ absl::StatusOr<SeedDealer> SeedDealer::make(SeedSet seeds, DealOptions options) 
   if (options.batchSize == 0) return absl::InvalidArgumentError("batchSize is 0; it must be at least 1");
   SeedDealer dealer(std::move(seeds), options);
   const SeedSet& set = dealer.seeds_;
+  if (!set.times.empty() && set.times.size() != (options.deal == Deal::kGlobal ? set.all : set.own).size()) {
+    return absl::InternalError(absl::StrCat(set.times.size(), " times do not fit the seeds of '", set.name, "'"));
+  }
   const uint64_t batch = options.batchSize;
   const uint64_t world = static_cast<uint64_t>(options.numMachines) * static_cast<uint64_t>(options.procsPerMachine);
   if (options.deal == Deal::kGlobal) {
@@ -73,8 +76,17 @@ uint64_t SeedDealer::batchNumber(uint64_t step) const {
 }
 
 std::vector<uint64_t> SeedDealer::seeds(uint64_t epoch, uint64_t step) const {
+  return deal(options_.deal == Deal::kGlobal ? seeds_.all : seeds_.own, epoch, step);
+}
+
+std::vector<int64_t> SeedDealer::times(uint64_t epoch, uint64_t step) const {
+  if (seeds_.times.empty()) return {};
+  return deal(seeds_.times, epoch, step);
+}
+
+template <typename T>
+std::vector<T> SeedDealer::deal(const std::vector<T>& pool, uint64_t epoch, uint64_t step) const {
   const bool global = options_.deal == Deal::kGlobal;
-  const std::vector<uint64_t>& pool = global ? seeds_.all : seeds_.own;
   const uint64_t key = hopKey(options_.seed, epoch, 0, 0, Purpose::kShuffle, 0);
   const KeyedPermutation permutation(key, pool.size());
   // A position counts in this process's share (kByOwner) or in all seeds (kGlobal).
@@ -82,7 +94,7 @@ std::vector<uint64_t> SeedDealer::seeds(uint64_t epoch, uint64_t step) const {
   const uint64_t first = (global ? batchNumber(step) : step) * options_.batchSize;
   const uint64_t last = options_.tail == Tail::kUneven ? std::min(share, first + options_.batchSize)
                                                        : first + options_.batchSize;
-  std::vector<uint64_t> batch;
+  std::vector<T> batch;
   batch.reserve(last - first);
   for (uint64_t position = first; position < last; ++position) {
     uint64_t index = position % share;
