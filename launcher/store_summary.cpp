@@ -84,6 +84,15 @@ double imbalance(const StoreSummary& summary, uint64_t PartitionFigures::*figure
          static_cast<double>(sum);
 }
 
+std::string timesText(const partition::Schema& schema, int relation) {
+  if (!schema.hasTimes(relation)) return "-";
+  const std::string& ofEdge = schema.relations[relation].timeFeature;
+  const partition::NodeType& source = schema.nodeTypes[schema.relations[relation].source];
+  if (source.timeFeature.empty()) return ofEdge;
+  const std::string ofNode = absl::StrCat(source.timeFeature, " of ", source.name);
+  return ofEdge.empty() ? ofNode : absl::StrCat("the later of ", ofEdge, " and ", ofNode);
+}
+
 std::string summaryTable(const StoreSummary& summary) {
   std::vector<std::vector<std::string>> rows = {
       {"partition", "nodes", "train seeds", "in-edges", "remote", "halo nodes", "halo / nodes", "features"}};

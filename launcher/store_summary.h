@@ -32,6 +32,9 @@ StoreSummary summarizeStore(const partition::GraphStore& store);
 // Largest over mean of one figure; 1 where the mean is 0.
 double imbalance(const StoreSummary& summary, uint64_t PartitionFigures::*figure);
 
+// What a relation's times are made of: "t", "nt of user", or the later of both; "-" where it has none.
+std::string timesText(const partition::Schema& schema, int relation);
+
 std::string summaryTable(const StoreSummary& summary);
 nlohmann::ordered_json summaryJson(const StoreSummary& summary);
 

@@ -43,6 +43,7 @@ absl::Status notAStore(const HostPort& master) {
 // the group has met; a moment is allowed for a socket that is handed from one process to another.
 class Reachability {
  public:
+  explicit Reachability(bool wasUp) : wasUp_(wasUp) {}
   bool wasUp() const { return wasUp_; }
   void noteConnection() {
     wasUp_ = true;
@@ -55,7 +56,7 @@ class Reachability {
   }
 
  private:
-  bool wasUp_ = false;
+  bool wasUp_;
   Clock::time_point refusedSince_ = Clock::time_point::max();
 };
 
@@ -65,6 +66,10 @@ absl::Status storeIsGone(const HostPort& address, int proc, const absl::Status& 
                                                       ": nothing listens there any more, so its process has ended (",
                                                       refusal.message(), ")")),
                   master);
+}
+
+void pause(int ms, Deadline deadline) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(std::min(ms, std::max(1, deadline.remainingMs()))));
 }
 
 // The body of one reply.
@@ -177,17 +182,26 @@ class StoreClientImpl : public StoreClient {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const HostPort& master, const std::string& jobId,
-                                                                  const std::string& token, const PeerName& self,
-                                                                  Deadline deadline) {
-  const std::string hello = storeFrame(StoreOperation::kHello, encodeStoreHello({jobId, token, self.machine, self.proc}));
-  Reachability reachability;
+absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const StoreClientOptions& options, Deadline deadline) {
+  const HostPort& master = options.master;
+  const PeerName& self = options.self;
+  const std::string hello =
+      storeFrame(StoreOperation::kHello, encodeStoreHello({options.jobId, options.token, self.machine, self.proc}));
+  Reachability reachability(options.wasUp);
   reachStage("store/resolve");
   for (int pauseMs = 10;; pauseMs = std::min(pauseMs * 2, 200)) {
-    absl::StatusOr<FileDescriptor> connected = connectTcp(master, deadline, !reachability.wasUp());
+    if (options.givenUp && options.givenUp()) {
+      return absl::CancelledError(absl::StrCat("meeting the rendezvous store on ", master.text(), " was given up"));
+    }
+    absl::StatusOr<FileDescriptor> connected = connectTcp(master, deadline, false);
     if (!connected.ok()) {
-      if (!reachability.wasUp()) return connected.status();
-      if (!absl::IsUnavailable(connected.status()) || deadline.expired()) return connected.status();
+      // A name that does not resolve, or no time left. Before the store was up any other error may pass.
+      if (absl::IsNotFound(connected.status()) || deadline.expired()) return connected.status();
+      if (!reachability.wasUp()) {
+        pause(pauseMs, deadline);
+        continue;
+      }
+      if (!absl::IsUnavailable(connected.status())) return connected.status();
       if (reachability.isGone()) return storeIsGone(master, self.proc, connected.status());
       std::this_thread::sleep_for(kGonePollInterval);
       continue;
@@ -217,7 +231,7 @@ absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const HostPort
     if (!absl::IsUnavailable(body.status()) || deadline.expired()) {
       return annotate(body.status(), absl::StrCat("meeting the rendezvous store on ", master.text()));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(pauseMs, std::max(1, deadline.remainingMs()))));
+    pause(pauseMs, deadline);
   }
 }
 

@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::start(const LaunchContract& co
 absl::Status Session::run(Deadline deadline) {
   // First of the listeners: the others are to know before collectives close their connections.
   listenerId_ = monitor_.addListener([this](const absl::Status& failure) { onFailure(failure); });
+  FARHOP_ASSIGN_OR_RETURN(launcher_, LauncherWatch::open(contract_, &monitor_));
   if (options_.bind) bind();
   mark(&StageTimes::boundSeconds);
   FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<LocalChannel> channel, LocalChannel::open(contract_, &monitor_, deadline));
@@ -93,6 +94,7 @@ absl::Status Session::run(Deadline deadline) {
       [values](const std::string& key, Deadline until) { return values->get(key, until); }};
   FARHOP_RETURN_IF_ERROR(collectives_->connectMachine(store, deadline));
   FARHOP_RETURN_IF_ERROR(collectives_->barrierJob(deadline));
+  if (launcher_) launcher_->noteAllReady();
   mark(&StageTimes::allReadySeconds);
   std::lock_guard lock(mutex_);
   times_.readyPeakBytes = peakResidentBytes();
@@ -205,6 +207,7 @@ void Session::close(const absl::Status& reason) {
   }
   wake_.notify_all();
   if (closer_.joinable()) closer_.join();
+  launcher_.reset();
   if (group_) group_->close(reason);
   if (collectives_) collectives_->interrupt();
   // Last: what it had to tell is told, and the machine's others see this process end.

@@ -20,6 +20,7 @@
 #include "runtime/failure_monitor.h"
 #include "runtime/launch_contract.h"
 #include "runtime/local_channel.h"
+#include "runtime/store_meeting.h"
 #include "runtime/store_watch.h"
 
 namespace farhop::runtime {
@@ -67,7 +68,7 @@ class WorkerGroup {
 
  private:
   absl::Status serveStore();
-  absl::Status connectToStore(Deadline deadline);
+  absl::StatusOr<FileDescriptor> listenAsMaster();
   absl::Status makeAgent();
   void stopWatching();
   absl::StatusOr<std::vector<std::string>> exchangeAddresses(Deadline deadline);
@@ -79,7 +80,8 @@ class WorkerGroup {
   FailureMonitor* const monitor_;
   LocalChannel* const channel_;
   Collectives* const collectives_;
-  std::vector<PeerName> peers_;  // by machine
+  std::vector<HostPort> masters_;  // where the store may be; at machine 0, once it serves: where it is
+  std::vector<PeerName> peers_;    // by machine
 
   Executor losses_{"farhop/losses", 1};  // records what the agent's threads only post
   std::unique_ptr<rpc::StoreServer> server_;
@@ -87,7 +89,8 @@ class WorkerGroup {
   std::shared_ptr<StoreWatch> watch_;  // set and reset under mutex_
   mutable std::mutex mutex_;
   std::unique_ptr<rpc::Agent> agent_;  // set once, under mutex_
-  bool told_ = false;                  // guarded by mutex_
+  bool toldStore_ = false;             // guarded by mutex_
+  bool toldAgent_ = false;             // guarded by mutex_
   bool closed_ = false;                // guarded by mutex_
 };
 

@@ -24,7 +24,8 @@ absl::Status checkDraw(const RelationDraw& draw, const PartitionedGraph& graph) 
 
 absl::StatusOr<uint32_t> weightIndex(const PartitionedGraph& graph, int relation, const std::string& feature) {
   const partition::Relation& edges = graph.schema().relations[relation];
-  std::string known;
+  if (edges.weightFeature == feature && graph.schema().storesWeights(relation)) return kStoredWeights;
+  std::string known = edges.reverseOf >= 0 ? edges.weightFeature : "";
   for (uint32_t f = 0; f < edges.features.size(); ++f) {
     if (edges.features[f].name == feature) {
       FARHOP_RETURN_IF_ERROR(annotate(graph.checkWeight(relation, f), graph.schema().relationText(relation)));
@@ -32,7 +33,9 @@ absl::StatusOr<uint32_t> weightIndex(const PartitionedGraph& graph, int relation
     }
     absl::StrAppend(&known, known.empty() ? "" : ", ", edges.features[f].name);
   }
-  const char* const hint = edges.reverseOf >= 0 ? " (edge features are stored with the forward relation only)" : "";
+  const char* const hint = edges.reverseOf >= 0
+                               ? " (a reverse relation has the weights that `farhop partition --weights` declares)"
+                               : "";
   return absl::NotFoundError(absl::StrCat("relation ", graph.schema().relationText(relation), " has no edge feature '",
                                           feature, "' to weigh by", hint, "; it has: ", known.empty() ? "none" : known));
 }

@@ -46,7 +46,7 @@ struct RelationDraw {
   int32_t fanout = 0;  // -1: all
   uint64_t hopKey = 0;
   uint32_t kind = 0;    // DrawKind
-  uint32_t weight = 0;  // index of the relation's feature that is the weight, for kinds that draw by one; else 0
+  uint32_t weight = 0;  // of kinds that draw by one: index of the relation's feature, or kStoredWeights; else 0
 };
 
 // An in-edge that a row must not draw: all edges from `source`, parallel ones too.
@@ -70,7 +70,7 @@ struct DrawRows {
 // InvalidArgument unless the graph can be drawn from like this: relation, fanout, kind, weight.
 absl::Status checkDraw(const RelationDraw& draw, const PartitionedGraph& graph);
 
-// The index of a relation's feature by which it can be drawn. NotFound or InvalidArgument say what the store has.
+// The index of a relation's feature by which it can be drawn, or kStoredWeights. NotFound or InvalidArgument say what the store has.
 absl::StatusOr<uint32_t> weightIndex(const PartitionedGraph& graph, int relation, const std::string& feature);
 
 // Appends the draw of `rows` of an own partition to `out`. The draw must have passed checkDraw(); fails

@@ -76,6 +76,10 @@ absl::StatusOr<std::span<const Id>> PartitionedGraph::sourceIds(int relation) co
 
 absl::Status PartitionedGraph::checkWeight(int relation, uint32_t feature) const {
   const std::vector<partition::FeatureSpec>& features = schema().relations[relation].features;
+  if (feature == kStoredWeights) {
+    if (schema().storesWeights(relation)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("relation ", schema().relationText(relation), " has no file of weights"));
+  }
   if (feature >= features.size()) {
     return absl::InvalidArgumentError(absl::StrCat("relation ", schema().relationText(relation), " has ", features.size(),
                                                    " features, no number ", feature));
@@ -86,14 +90,20 @@ absl::Status PartitionedGraph::checkWeight(int relation, uint32_t feature) const
 EdgeWeightsCache::Result PartitionedGraph::edgeWeights(int relation, uint32_t feature) const {
   return weights_.get(relation, feature, [&]() -> EdgeWeightsCache::Result {
     FARHOP_RETURN_IF_ERROR(checkWeight(relation, feature));
-    const std::string& name = schema().relations[relation].features[feature].name;
+    const bool stored = feature == kStoredWeights;
+    const partition::Relation& edges = schema().relations[relation];
+    const std::string& name = stored ? edges.weightFeature : edges.features[feature].name;
     auto made = std::make_shared<EdgeWeightsCache::Partitions>(shards_.size());
     for (int k : ownPartitions()) {
-      const partition::FeatureTable* const table = shards_[k]->edgeFeature(relation, name);
-      const std::string file =
-          absl::StrCat(store_->directory(), "/", partition::edgeFeaturePath(schema(), k, relation, name));
+      const partition::RelationShard& shard = shards_[k]->relation(relation);
+      const std::string file = absl::StrCat(store_->directory(), "/",
+                                            stored ? partition::relationPath(schema(), k, relation, "weights")
+                                                   : partition::edgeFeaturePath(schema(), k, relation, name));
+      const partition::FeatureTable own{{name, DType::kFloat32, {}}, shard.edges(),
+                                        reinterpret_cast<const std::byte*>(shard.weights.data())};
+      const partition::FeatureTable* const table = stored ? &own : shards_[k]->edgeFeature(relation, name);
       if (table == nullptr) return absl::FailedPreconditionError(absl::StrCat(file, " is missing; copy it again"));
-      FARHOP_ASSIGN_OR_RETURN((*made)[k], EdgeWeights::make(shards_[k]->relation(relation), *table, file));
+      FARHOP_ASSIGN_OR_RETURN((*made)[k], EdgeWeights::make(shard, *table, file));
     }
     return std::shared_ptr<const EdgeWeightsCache::Partitions>(std::move(made));
   });

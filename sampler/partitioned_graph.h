@@ -14,6 +14,9 @@
 
 namespace farhop::sampler {
 
+// In the place of a feature's index: the weights that the store keeps apart from features (Schema::storesWeights()).
+inline constexpr uint32_t kStoredWeights = 0xFFFFFFFF;
+
 // Immutable once opened; shared by samplers, services and loaders of a process. Thread-safe.
 class PartitionedGraph {
  public:
@@ -46,7 +49,8 @@ class PartitionedGraph {
   template <typename Id>
   absl::StatusOr<std::span<const Id>> sourceIds(int relation) const;
 
-  // OK when feature `feature` of the relation (its index in the schema) can be drawn by: one number per edge.
+  // OK when the relation can be drawn by feature `feature` (its index in the schema): one number per edge. Or by
+  // kStoredWeights, where it has them: reverse relations with declared weights, and forward ones that are not float32.
   absl::Status checkWeight(int relation, uint32_t feature) const;
   // Checked weights and tables of the own partitions by a feature that checkWeight() accepts. Made at the first call
   // and kept; until then they cost nothing. InvalidArgument naming file and row for a weight that is none.

@@ -49,11 +49,13 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
     for (uint64_t id = 0; id < gids.size(); ++id) originalIds_.back()[gids[id]] = id;
   }
   std::vector<std::string> addresses(machines_.size());
+  std::vector<std::shared_ptr<const sampler::EdgeReader>> edgeReaders;
   for (int m = 0; m < machines; ++m) {
     TestMachine& self = machines_[m];
     self.graph = must(sampler::PartitionedGraph::open(store_, m, machines));
     self.metricsRegistry = std::make_unique<Metrics>();
     self.metrics = std::make_shared<sampler::SamplerMetrics>(self.metricsRegistry.get());
+    edgeReaders.push_back(std::make_shared<sampler::EdgeReader>(self.graph));
     if (machines == 1) continue;
     rpc::AgentOptions options;
     options.transport = transport;
@@ -65,6 +67,7 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
     self.agent = must(rpc::Agent::create(options));
     sampler::registerNeighborService(self.agent.get(), self.graph);
     sampler::registerFeatureService(self.agent.get(), self.graph, self.metrics, size_t{64} << 20);
+    sampler::registerEdgeService(self.agent.get(), edgeReaders.back(), self.metrics, size_t{64} << 20);
     addresses[m] = self.agent->address();
   }
   std::vector<absl::Status> results(machines_.size());
@@ -74,7 +77,9 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
   }
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& status : results) must(status);
-  for (TestMachine& self : machines_) {
+  for (size_t m = 0; m < machines_.size(); ++m) {
+    TestMachine& self = machines_[m];
+    self.edgePuller = std::make_unique<sampler::EdgePuller>(edgeReaders[m], self.agent.get(), self.metrics, chunkBytes);
     self.puller = std::make_unique<sampler::FeaturePuller>(self.graph, self.agent.get(), self.metrics, chunkBytes);
   }
 }

@@ -10,6 +10,7 @@
 #include "base/metrics.h"
 #include "rpc/agent.h"
 #include "sampler/batch_stream.h"
+#include "sampler/edge_puller.h"
 #include "sampler/feature_puller.h"
 #include "sampler/partitioned_graph.h"
 
@@ -21,6 +22,7 @@ struct TestMachine {
   std::unique_ptr<Metrics> metricsRegistry;
   std::shared_ptr<sampler::SamplerMetrics> metrics;
   std::unique_ptr<sampler::FeaturePuller> puller;
+  std::unique_ptr<sampler::EdgePuller> edgePuller;
 };
 
 // A batch without gids: comparable between partitionings.

@@ -33,6 +33,7 @@ struct NeighborLoader::Impl {
   size_t hops = 0;
   bool expandsAll = false;
   bool edgeIds = false;
+  std::shared_ptr<const sampler::SamplingOptions> sampling;
   std::chrono::milliseconds pullTimeout{0};
   Position position;           // after the last batch handed out
   bool restored = false;       // the next epoch of position.epoch starts at position.step
@@ -57,6 +58,7 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   impl_->hops = sampling.fanouts.size();
   impl_->expandsAll = options.expand == Expand::kAll;
   impl_->edgeIds = options.edgeIds;
+  impl_->sampling = std::make_shared<const sampler::SamplingOptions>(sampling);
   impl_->pullTimeout = options.requestTimeout;
   impl_->stream = std::make_unique<sampler::BatchStream>(
       core.graph, core.session->agent(), std::move(dealer), std::move(sampling),
@@ -115,6 +117,7 @@ bool NeighborLoader::next(Batch* batch) {
   core->hops = impl_->hops;
   core->expandsAll = impl_->expandsAll;
   core->hasEdgeIds = impl_->edgeIds;
+  core->sampling = impl_->sampling;
   core->pullTimeout = impl_->pullTimeout;
   impl_->position.step = core->sampled->step + 1;
   *batch = Batch(std::move(core));

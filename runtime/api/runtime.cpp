@@ -40,6 +40,8 @@ RuntimeOptions fromContract(const runtime::LaunchContract& contract) {
   options.start = runtime::formatStartMode(contract.start);
   options.graph = contract.graph;
   options.masterFd = contract.masterFd;
+  options.launcherFd = contract.launcherFd;
+  options.otherMasterPorts = contract.otherMasterPorts;
   return options;
 }
 
@@ -56,6 +58,8 @@ runtime::LaunchContract toContract(const RuntimeOptions& options) {
   contract.start = valueOrThrow(runtime::parseStartMode(options.start));
   contract.graph = options.graph;
   contract.masterFd = options.masterFd;
+  contract.launcherFd = options.launcherFd;
+  contract.otherMasterPorts = options.otherMasterPorts;
   return contract;
 }
 
@@ -176,10 +180,14 @@ Graph Runtime::openGraph(const std::string& directory) {
     core->metrics = impl_->metrics;
     core->puller = std::make_unique<sampler::FeaturePuller>(*opened, impl_->session->agent(), impl_->metrics,
                                                             kFeatureReplyBytes);
+    const auto edgeReader = std::make_shared<const sampler::EdgeReader>(*opened);
+    core->edgePuller = std::make_unique<sampler::EdgePuller>(edgeReader, impl_->session->agent(), impl_->metrics,
+                                                             kFeatureReplyBytes);
     if (rpc::Agent* agent = impl_->session->agent()) {
       sampler::registerNeighborService(agent, *opened);
       // A single row may be larger than a chunk; beyond that the agent's own message limit holds.
       sampler::registerFeatureService(agent, *opened, impl_->metrics, size_t{256} << 20);
+      sampler::registerEdgeService(agent, edgeReader, impl_->metrics, size_t{256} << 20);
     }
   }
   // Nobody asks before everybody serves, and a process that cannot open says so to all.

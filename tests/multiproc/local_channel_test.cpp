@@ -232,7 +232,7 @@ TEST(LocalChannel, RefusesAWrongToken_AndSaysSoToTheOneThatHasIt) {
     return text(status);
   });
   const std::vector<ChildResult> results = group.wait(kPatience);
-  EXPECT_THAT(results[0].text, HasSubstr("DEADLINE_EXCEEDED: process 1 of machine 0"));
+  EXPECT_THAT(results[0].text, HasSubstr("DEADLINE_EXCEEDED: machine 0 process 1"));
   EXPECT_THAT(results[1].text, HasSubstr("PERMISSION_DENIED: process 0 of machine 0 belongs to another job"));
 }
 
@@ -257,7 +257,7 @@ TEST(LocalChannel, SaysWhoIsMissing_WhenTheDeadlinePasses) {
   FailureMonitor other;
   const absl::Status noHub =
       LocalChannel::open(contractOf(3, 1, 1), &other, Deadline::after(milliseconds(20))).status();
-  EXPECT_THAT(std::string(noHub.message()), HasSubstr("process 0 of machine 1 did not open"));
+  EXPECT_THAT(std::string(noHub.message()), HasSubstr("machine 1 process 0 did not open"));
 }
 
 }  // namespace

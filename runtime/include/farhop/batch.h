@@ -29,7 +29,7 @@ class FeatureFuture {
   std::shared_ptr<FeatureState> state_;
 };
 
-// The rows of one feature for the nodes of a batch; dtype and shape are known, the rows travel when pulled.
+// The rows of one feature for the nodes or edges of a batch; dtype and shape are known, the rows travel when pulled.
 // Cheap to copy; copies share the pulled tensor. Thread-safe. Outlives its loader; after the runtime has
 // left, pulling throws Error(kFailedPrecondition).
 class FeatureHandle {
@@ -37,7 +37,7 @@ class FeatureHandle {
   explicit FeatureHandle(std::shared_ptr<FeatureState> state) : state_(std::move(state)) {}
 
   const std::string& name() const;
-  // [rows, ...]; rows in the batch's node order (or seed order for seedFeature).
+  // [rows, ...]; rows in the batch's node order (or seed order for seedFeature, edge order for edgeFeature).
   std::vector<int64_t> shape() const;
   torch::ScalarType dtype() const;
 
@@ -52,7 +52,6 @@ class FeatureHandle {
   void pullInto(torch::Tensor destination) const;
 
  private:
-  friend class Batch;
   std::shared_ptr<FeatureState> state_;
 };
 
@@ -75,6 +74,8 @@ class Block {
   torch::Tensor edgeIndex(const std::string& relation = "") const;
   // int64 [numEdges]: original edge ids, for loaders made with edgeIds = true; borrowed. Error otherwise.
   torch::Tensor edgeIds(const std::string& relation = "") const;
+  // A feature of the block's edges, rows in the order of indices(); as Batch::edgeFeature().
+  FeatureHandle edgeFeature(const std::string& name, const std::string& relation = "") const;
 
  private:
   std::shared_ptr<BatchCore> batch_;
@@ -108,6 +109,12 @@ class Batch {
   FeatureHandle feature(const std::string& name, const std::string& nodeType = "") const;
   // A feature of the seeds, rows in seed order, repeats included.
   FeatureHandle seedFeature(const std::string& name) const;
+  // A feature of the sampled edges of a relation: rows in the order of block(0).indices(); with Expand::kAll, hop after
+  // hop, those of the last block first. "edge_id" (int64, original edge ids) is one of them; of a reverse relation: those
+  // of the forward edges. Nothing of it travels before it is pulled: the owners draw the edges again and send rows.
+  // Throws Error(kNotFound) listing the features that exist, Error(kFailedPrecondition) for batches that are no result
+  // of draws.
+  FeatureHandle edgeFeature(const std::string& name, const std::string& relation = "") const;
   // Several features of all nodes of a type with one request per owner, in the order named.
   std::vector<torch::Tensor> pull(const std::vector<std::string>& names, const std::string& nodeType = "") const;
 
