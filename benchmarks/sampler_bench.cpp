@@ -127,6 +127,7 @@ class SamplerBench {
       sampler::SamplingOptions own = sampling;
       own.kinds = {{kind}};
       own.disjoint = disjoint;
+      own.temporal = timed;
       if (sampler::drawsByWeight(kind)) {
         FARHOP_ASSIGN_OR_RETURN(own.kinds[0].weight, sampler::weightIndex(*graph_, 0, "w"));
       }

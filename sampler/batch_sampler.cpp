@@ -149,9 +149,14 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
 
 absl::Status BatchSampler::checkRequest(const BatchRequest& request) const {
   const std::vector<uint32_t>& trees = request.trees;
+  // A request that has lost its times would look ahead, so having them must be what was meant.
+  if (options_.temporal != !request.treeTimes.empty() || (options_.temporal && !options_.disjoint)) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch has ", request.treeTimes.size(), " times where sampling is ",
+                                                   options_.temporal ? "temporal" : "not temporal",
+                                                   options_.disjoint ? "" : " and seeds are not disjoint"));
+  }
   if (!options_.disjoint) {
-    if (trees.empty() && request.treeTimes.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError("trees and their times need seeds that are disjoint");
+    return trees.empty() ? absl::OkStatus() : absl::InvalidArgumentError("trees need seeds that are disjoint");
   }
   if (!trees.empty() && trees.size() != request.seeds.size()) {
     return absl::InvalidArgumentError(absl::StrCat(trees.size(), " trees of ", request.seeds.size(), " seeds"));

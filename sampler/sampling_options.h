@@ -26,6 +26,7 @@ struct SamplingOptions {
   Expand expand = Expand::kNew;
   // Every seed is the root of a tree of its own: its neighbourhood shares no node with those of other seeds.
   bool disjoint = false;
+  bool temporal = false;  // requests have times; needs disjoint
   // kLabor and kLaborPoisson: a source has the same random number in all hops.
   bool layerDependency = false;
   uint64_t seed = 0;

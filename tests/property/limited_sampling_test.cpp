@@ -83,9 +83,11 @@ class Layouts {
   // partition. Returns that.
   std::vector<CanonicalBatch> expectSame(int seedType, const Seeds& seeds, const sampler::SamplingOptions& options) {
     std::vector<CanonicalBatch> reference;
+    sampler::SamplingOptions own = options;
+    own.temporal = !seeds.times.empty();
     for (auto& cluster : clusters_) {
       for (const auto& [machine, threads] : {std::pair{0, 1}, std::pair{cluster->size() - 1, 3}}) {
-        const auto batches = cluster->sampleEpoch(machine, seedType, seeds.ids, 16, 3, options, {threads, 2}, seeds.times);
+        const auto batches = cluster->sampleEpoch(machine, seedType, seeds.ids, 16, 3, own, {threads, 2}, seeds.times);
         if (reference.empty()) reference = batches;
         EXPECT_TRUE(batches == reference) << cluster->store().numPartitions() << " partitions of " << cluster->size()
                                           << " machines";

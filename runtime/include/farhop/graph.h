@@ -30,6 +30,7 @@ class Seeds {
   int64_t count_ = 0;
   bool isSplit_ = false;
   std::vector<int64_t> originalIds_;
+  std::vector<int64_t> times_;  // as long, or empty
 };
 
 // Read-only and thread-safe; cheap to copy. Valid as long as its runtime.
@@ -57,6 +58,8 @@ class Graph {
   // Seeds by original id: int64 tensor of shape [n], CPU, copied. Every process must name the same ids in
   // the same order. Error(kInvalidArgument) for an id out of range.
   Seeds seeds(const torch::Tensor& originalIds, const std::string& nodeType = "") const;
+  // Likewise with the time of each seed, int64 of shape [n], CPU, copied, in the unit of the store's times.
+  Seeds seeds(const torch::Tensor& originalIds, const std::string& nodeType, const torch::Tensor& times) const;
 
   const std::shared_ptr<GraphCore>& core() const { return core_; }
 
