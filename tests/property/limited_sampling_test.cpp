@@ -327,5 +327,106 @@ TEST(TemporalSampling, NeverLooksAhead) {
   }
 }
 
+// The 99.9 % quantile of chi-square with k degrees of freedom (Wilson, Hilferty).
+double chiSquareLimit(double k) { return k * std::pow(1 - 2 / (9 * k) + 3.09 * std::sqrt(2 / (9 * k)), 3); }
+
+// Every visible edge of the node with most in-edges is drawn equally often, no other ever; also by a remote owner.
+TEST(TemporalSampling, IsUniformOverVisibleEdges) {
+  FixtureOptions fixture;
+  fixture.edgeTimes = true;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 2, directory / "store");
+  SamplingCluster cluster(directory / "store", 2, rpc::TransportKind::kInProcess);
+  const auto dataset = makeFixtureDataset(fixture);
+  std::map<uint64_t, std::vector<int64_t>> times;
+  for (uint64_t e = 0; e < fixture.edges; ++e) times[dataset.edges[0].destination[e]].push_back(fixtureEdgeTime(0, e));
+  auto hub = std::max_element(times.begin(), times.end(), [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
+  std::sort(hub->second.begin(), hub->second.end());
+  const int64_t median = hub->second[hub->second.size() / 2];
+  const auto visible = std::count_if(hub->second.begin(), hub->second.end(), [&](int64_t time) { return time <= median; });
+  ASSERT_GT(visible, 6);
+  ASSERT_LT(static_cast<size_t>(visible), hub->second.size());
+  constexpr size_t kDraws = 3000;
+  for (DrawKind kind : {DrawKind::kUniform, DrawKind::kUniformWithReplacement}) {
+    for (int machine : {0, 1}) {
+      auto options = optionsOf({{3}}, {{kind}});
+      options.temporal = true;
+      std::map<uint64_t, int> counts;
+      for (const auto& batch : cluster.sampleEpoch(machine, 0, std::vector<uint64_t>(kDraws, hub->first), 20, 0, options,
+                                                   {1, 4}, std::vector<int64_t>(kDraws, median))) {
+        for (uint64_t edge : batch.relations[0].edgeIds) ++counts[edge];
+      }
+      const double expected = 3.0 * kDraws / static_cast<double>(visible);
+      double chi = 0;
+      for (const auto& [edge, count] : counts) {
+        EXPECT_LE(fixtureEdgeTime(0, edge), median);
+        chi += std::pow(count - expected, 2) / expected;
+      }
+      EXPECT_EQ(counts.size(), static_cast<size_t>(visible));
+      EXPECT_LT(chi, chiSquareLimit(static_cast<double>(visible) - 1)) << "machine " << machine;
+    }
+  }
+}
+
+TEST(LaborSampling, IsTheSameEverywhere_AndFindsFewerNodesThanUniform) {
+  FixtureOptions fixture;
+  fixture.nodes = 300;
+  fixture.edges = 9000;
+  Layouts layouts(fixture);
+  const auto nodesOf = [&](DrawKind kind, bool layerDependency) {
+    auto options = optionsOf({{5}, {5}}, {{kind}});
+    options.disjoint = false;
+    options.layerDependency = layerDependency;
+    size_t nodes = 0;
+    for (const auto& batch : layouts.expectSame(0, someSeeds(160, 300), options)) nodes += batch.nodes[0].size();
+    return nodes;
+  };
+  const size_t uniform = nodesOf(DrawKind::kUniform, false);
+  EXPECT_LT(nodesOf(DrawKind::kLabor, false), uniform * 9 / 10);
+  EXPECT_LT(nodesOf(DrawKind::kLaborPoisson, false), uniform * 9 / 10);
+  // The second hop tends to find what the first one found.
+  EXPECT_LT(nodesOf(DrawKind::kLabor, true), nodesOf(DrawKind::kLabor, false));
+}
+
+TEST(LimitedSampling, RefusesTimesThatDoNotFit) {
+  FixtureOptions fixture;
+  fixture.edgeTimes = true;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 1, directory / "store");
+  SamplingCluster cluster(directory / "store", 1, rpc::TransportKind::kInProcess);
+  const auto sample = [&](bool disjoint, bool temporal, sampler::BatchRequest request) {
+    auto options = optionsOf({{3}}, {{}});
+    options.disjoint = disjoint;
+    options.temporal = temporal;
+    Executor executor("test", 1);
+    sampler::BatchSampler sampler(cluster.machine(0).graph, nullptr, &executor, options);
+    sampler::BatchWorkspace workspace(*cluster.machine(0).graph);
+    using Result = absl::StatusOr<std::unique_ptr<sampler::SampledBatch>>;
+    absl::Status status = absl::UnknownError("not finished");
+    startTask<Result>(sampler.sample(std::move(request), &workspace), [&](Result result) { status = result.status(); });
+    return status.code();
+  };
+  sampler::BatchRequest request;
+  request.seeds = {1, 2, 3};
+  constexpr auto kRefused = absl::StatusCode::kInvalidArgument;
+  EXPECT_EQ(sample(true, true, request), kRefused);  // times lost
+  EXPECT_EQ(sample(true, false, request), absl::StatusCode::kOk);
+  request.treeTimes = {4, 5};
+  EXPECT_EQ(sample(true, true, request), kRefused);
+  request.treeTimes = {4, 5, 6};
+  EXPECT_EQ(sample(true, true, request), absl::StatusCode::kOk);
+  EXPECT_EQ(sample(true, false, request), kRefused);
+  EXPECT_EQ(sample(false, true, request), kRefused);
+  request.trees = {0, 1};
+  EXPECT_EQ(sample(true, true, request), kRefused);
+  request.trees = {0, 3, 0};
+  EXPECT_EQ(sample(true, true, request), kRefused);
+  request.trees = {0, 2, 0};
+  EXPECT_EQ(sample(true, true, request), absl::StatusCode::kOk);
+  request.trees = {1u << 24, 0, 0};
+  request.treeTimes.resize((1u << 24) + 1);
+  EXPECT_EQ(sample(true, true, request), kRefused);
+}
+
 }  // namespace
 }  // namespace farhop::testing

@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "sampler/edge_weights.h"
 #include "sampler/kernels.h"
+#include "sampler/row_ranges.h"
 
 namespace farhop::sampler {
 namespace {
@@ -34,10 +35,22 @@ class WeightedRows {
     weights_ = *std::move(made);
   }
 
-  DrawnNeighbors<uint32_t> draw(bool replace, int64_t fanout, uint64_t batch) {
+  // From the first `visible` edges of each row; 0: from all, as whole rows.
+  DrawnNeighbors<uint32_t> draw(bool replace, int64_t fanout, uint64_t batch, uint64_t visible = 0) {
     const CsrView<uint32_t> view{indptr_.data(), neighbors_.data(), edgeIds_.data(), originalIds_.data(), rows_.size()};
     DrawnNeighbors<uint32_t> drawn;
     const uint64_t key = hopKey(3, 1, batch, 0, Purpose::kTest, 4);
+    if (visible > 0) {
+      std::vector<RowRange> ranges(rows_.size());
+      limitRows(view, rows_, key, {}, ranges.data());
+      for (RowRange& range : ranges) range.to = range.from + visible;
+      if (replace) {
+        sampleWeightedWithReplacement(view, weights_.view(), ranges, fanout, true, &drawn, &scratch_);
+      } else {
+        sampleWeighted(view, weights_.view(), ranges, fanout, true, &drawn, &scratch_);
+      }
+      return drawn;
+    }
     if (replace) {
       sampleWeightedWithReplacement(view, weights_.view(), rows_, key, fanout, true, &drawn, &scratch_);
     } else {
@@ -57,12 +70,14 @@ class WeightedRows {
 
 // Chi-square of ordered pairs against what drawing in proportion to the weights gives, over cells expected at least
 // five times, at 99.9 % (Wilson, Hilferty). Nothing impossible may be drawn.
-void expectPairs(const std::vector<float>& weights, bool replace, int64_t fanout) {
+// Of a row that sees only its first `visible` edges, where that is given.
+void expectPairs(std::vector<float> weights, bool replace, int64_t fanout, size_t visible = 0) {
   WeightedRows graph({weights});
+  if (visible > 0) weights.resize(visible);
   constexpr int kDraws = 40'000;
   std::map<std::pair<uint32_t, uint32_t>, int> counts;
   for (uint64_t batch = 0; batch < kDraws; ++batch) {
-    const auto drawn = graph.draw(replace, fanout, batch);
+    const auto drawn = graph.draw(replace, fanout, batch, visible);
     ASSERT_EQ(drawn.counts[0], static_cast<uint32_t>(fanout));
     ++counts[{drawn.neighbors[0], drawn.neighbors[1]}];
   }
@@ -106,6 +121,29 @@ TEST(SampleWeighted, DrawsPairsInProportionToTheirWeights_WhereKeysTakeOver) {
   std::vector<float> weights = kTwelveWeights;
   weights[3] = 400;
   expectPairs(weights, false, 2);
+}
+
+// By a pass over few visible edges; through the whole row's table; and where most of what the table gives is not visible.
+TEST(SampleWeighted, DrawsPairsInProportionToTheirWeights_WhereOnlySomeEdgesAreVisible) {
+  std::vector<float> hidden = kTwelveWeights;
+  hidden.push_back(400);
+  for (bool replace : {false, true}) {
+    expectPairs(kTwelveWeights, replace, 2, 5);
+    expectPairs(kTwelveWeights, replace, 2, 10);
+    expectPairs(hidden, replace, 2, 12);
+  }
+}
+
+TEST(SampleWeighted, DrawsNothing_WhereNoVisibleEdgeWeighsAnything) {
+  std::vector<float> weights(40, 0.0F);
+  weights[39] = 3;
+  WeightedRows graph({weights});
+  for (uint64_t visible : {1, 3, 39}) {
+    for (bool replace : {false, true}) {
+      for (int64_t fanout : {-1, 2, 60}) EXPECT_EQ(graph.draw(replace, fanout, 1, visible).counts[0], 0u);
+    }
+  }
+  EXPECT_EQ(graph.draw(true, 2, 1, 40).counts[0], 2u);
 }
 
 TEST(SampleWeighted, DrawsDistinctEdges_AndNeverOneWithoutWeight) {
