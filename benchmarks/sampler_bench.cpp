@@ -13,6 +13,7 @@
 
 #include "base/memory_info.h"
 #include "benchmarks/limits_bench.h"
+#include "benchmarks/link_cases.h"
 #include "benchmarks/sampler_cases.h"
 
 namespace farhop::benchmarks {
@@ -116,6 +117,7 @@ class SamplerBench {
     FARHOP_RETURN_IF_ERROR(
         addCase("with replacement", 1, [&] { return makeBatchSampler(graph_, replace, &idle_); }));
     FARHOP_RETURN_IF_ERROR(addLimitedCases(sampling));
+    FARHOP_RETURN_IF_ERROR(addLinkCases(sampling));
     if (cores_.size() < 2) return absl::OkStatus();
     return addCase("uniform, 2 threads", 2, uniform);
   }
@@ -140,6 +142,22 @@ class SamplerBench {
     FARHOP_RETURN_IF_ERROR(add("weighted, with replacement", Kind::kWeightedWithReplacement, false, false));
     FARHOP_RETURN_IF_ERROR(add("temporal", Kind::kUniform, true, true));
     return add("temporal, most recent", Kind::kMostRecent, true, true);
+  }
+
+  // Seed edges as they are; with their edges left out of the rows; and with negatives that are no edges.
+  absl::Status addLinkCases(const sampler::SamplingOptions& sampling) {
+    sampler::LinkOptions plain, excluding, strict;
+    excluding.excludeSeeds = true;
+    excluding.reverseRelation = 0;
+    strict.negativesPerEdge = 1;
+    strict.strict = true;
+    strict.nodes = sampler::NegativeNodes::kDegree;
+    for (const auto& [name, link] : {std::pair("links", plain), std::pair("links, seed edges excluded", excluding),
+                                     std::pair("links, strict negatives", strict)}) {
+      FARHOP_ASSIGN_OR_RETURN(const std::unique_ptr<BatchMaker> works, makeLinkSampler(graph_, sampling, link, &idle_));
+      FARHOP_RETURN_IF_ERROR(addCase(name, 1, [&] { return *makeLinkSampler(graph_, sampling, link, &idle_); }));
+    }
+    return absl::OkStatus();
   }
 
   template <typename Make>

@@ -158,11 +158,11 @@ absl::Status BatchSampler::checkRequest(const BatchRequest& request) const {
   if (!options_.disjoint) {
     return trees.empty() ? absl::OkStatus() : absl::InvalidArgumentError("trees need seeds that are disjoint");
   }
-  if (!trees.empty() && trees.size() != request.seeds.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(trees.size(), " trees of ", request.seeds.size(), " seeds"));
+  const uint64_t seeds = request.seeds.size() + request.otherSeeds.size();
+  if (!trees.empty() && trees.size() != seeds) {
+    return absl::InvalidArgumentError(absl::StrCat(trees.size(), " trees of ", seeds, " seeds"));
   }
-  const uint64_t count = trees.empty() ? request.seeds.size()
-                                       : uint64_t{*std::max_element(trees.begin(), trees.end())} + 1;
+  const uint64_t count = trees.empty() ? seeds : uint64_t{*std::max_element(trees.begin(), trees.end())} + 1;
   if (!request.treeTimes.empty() && request.treeTimes.size() < count) {
     return absl::InvalidArgumentError(absl::StrCat(request.treeTimes.size(), " times for ", count, " trees"));
   }
@@ -181,13 +181,26 @@ void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work
   for (size_t type = 0; type < work->numbering_.size(); ++type) {
     work->numbering_[type].reset(options_.disjoint ? &work->treeNodes_[type] : &batch->nodes[type]);
   }
-  NodeNumbering& numbering = work->numbering_[request.seedType];
-  batch->seedIndex.reserve(request.seeds.size());
-  for (size_t i = 0; i < request.seeds.size(); ++i) {
-    const uint64_t seed = request.seeds[i];
-    const uint32_t tree = request.trees.empty() ? static_cast<uint32_t>(i) : request.trees[i];
-    batch->seedIndex.push_back(numbering.number(options_.disjoint ? treeNode(tree, seed) : seed));
+  batch->otherType = request.otherType;
+  batch->otherSeeds = request.otherSeeds;
+  uint32_t position = 0;  // of a seed among all
+  const auto numberAll = [&](int type, const std::vector<uint64_t>& seeds, std::vector<uint32_t>* index) {
+    index->reserve(seeds.size());
+    for (uint64_t seed : seeds) {
+      const uint32_t tree = request.trees.empty() ? position : request.trees[position];
+      ++position;
+      index->push_back(work->numbering_[type].number(options_.disjoint ? treeNode(tree, seed) : seed));
+    }
+  };
+  numberAll(request.seedType, request.seeds, &batch->seedIndex);
+  numberAll(request.otherType, request.otherSeeds, &batch->otherIndex);
+  for (const ExcludedPair& pair : request.excluded) {
+    batch->excluded.resize(graph_->schema().relations.size());
+    NodeNumbering& numbering = work->numbering_[graph_->schema().relations[pair.relation].destination];
+    const uint32_t row = numbering.number(options_.disjoint ? treeNode(pair.tree, pair.destination) : pair.destination);
+    batch->excluded[pair.relation].push_back({0, row, pair.source});
   }
+  for (std::vector<ExcludedEdge>& edges : batch->excluded) sortExcluded(&edges);
   if (options_.disjoint) takeTreeNodes(work, batch);
   for (size_t type = 0; type < work->numbering_.size(); ++type) {
     batch->nodesByHop[type].push_back(work->numbering_[type].size());

@@ -9,6 +9,7 @@
 #include "base/executor.h"
 #include "base/task.h"
 #include "rpc/agent.h"
+#include "sampler/batch_exclusion.h"
 #include "sampler/hop_plan.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
@@ -25,9 +26,15 @@ struct BatchRequest {
   uint64_t number = 0;
   int seedType = 0;
   std::vector<uint64_t> seeds;  // gids, repeats allowed
-  // Where seeds are disjoint: the tree of each seed, several may share one; empty: each its own, by position.
+  // Seeds of another type, or of the same, numbered after these; usually none.
+  int otherType = 0;
+  std::vector<uint64_t> otherSeeds = {};
+  // What no row of the batch draws. The destinations must be seeds.
+  std::vector<ExcludedPair> excluded = {};
+  // Where seeds are disjoint: the tree of each of `seeds` and then of `otherSeeds`, several may share one; empty: each
+  // its own, by position.
   std::vector<uint32_t> trees = {};
-  // [tree]: nothing later than this is drawn in it; empty: no limit. Needs disjoint seeds.
+  // [tree]: nothing later than this is drawn in it. Where sampling is temporal.
   std::vector<int64_t> treeTimes = {};
 };
 
@@ -73,6 +80,8 @@ class BatchSampler {
   BatchSampler& operator=(const BatchSampler&) = delete;
 
   const SamplingOptions& options() const { return options_; }
+  // Where batches resume after waits.
+  Executor* executor() const { return executor_; }
 
  private:
   using Exchange = BatchWorkspace::Exchange;

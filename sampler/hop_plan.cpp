@@ -1,6 +1,7 @@
 #include "sampler/hop_plan.h"
 
 #include "base/random.h"
+#include "sampler/batch_exclusion.h"
 
 namespace farhop::sampler {
 
@@ -34,6 +35,12 @@ absl::Status HopPlan::bucket(const SampledBatch& batch, int type, HopFrontier* f
     frontier->trees[owner].push_back(tree);
     if (!batch.treeTimes.empty()) frontier->times[owner].push_back(batch.treeTimes[tree]);
   }
+  frontier->excluded.resize(batch.excluded.size());
+  for (size_t r = 0; r < batch.excluded.size(); ++r) {
+    frontier->excluded[r].resize(frontier->rows.size());
+    if (graph_->schema().relations[r].destination != type) continue;
+    bucketExcluded(batch.excluded[r], frontier->first, frontier->partitionOfRow, &frontier->excluded[r]);
+  }
   return absl::OkStatus();
 }
 
@@ -54,11 +61,12 @@ RelationDraw HopPlan::drawOf(const SampledBatch& batch, size_t hop, int relation
   return draw;
 }
 
-DrawRows HopPlan::ownRows(const SampledBatch&, size_t, int, const HopFrontier& frontier, int partition) const {
+DrawRows HopPlan::ownRows(const SampledBatch&, size_t, int relation, const HopFrontier& frontier, int partition) const {
   DrawRows draws;
   draws.rows = frontier.rows[partition];
   draws.occurrences = frontier.trees[partition];
   draws.times = frontier.times[partition];
+  if (!frontier.excluded.empty()) draws.excluded = frontier.excluded[relation][partition];
   return draws;
 }
 
@@ -74,6 +82,7 @@ NeighborRequest HopPlan::request(const SampledBatch& batch, size_t hop, std::spa
     }
     if (draws.empty()) continue;
     const size_t runsBefore = request.runs.size();
+    const uint32_t rowsBefore = static_cast<uint32_t>(request.rows.size());
     for (int k = 0; k < graph_->book().numPartitions(); ++k) {
       const std::vector<uint32_t>& rows = frontiers[type].rows[k];
       if (graph_->owner(k) != machine || rows.empty()) continue;
@@ -85,7 +94,19 @@ NeighborRequest HopPlan::request(const SampledBatch& batch, size_t hop, std::spa
       const std::vector<int64_t>& times = frontiers[type].times[k];
       request.times.insert(request.times.end(), times.begin(), times.end());
     }
-    if (request.runs.size() > runsBefore) request.draws.insert(request.draws.end(), draws.begin(), draws.end());
+    if (request.runs.size() == runsBefore) continue;
+    for (const RelationDraw& draw : draws) {
+      uint32_t firstRow = rowsBefore;
+      for (size_t run = runsBefore; run < request.runs.size(); ++run) {
+        const DrawRows rows = ownRows(batch, hop, static_cast<int>(draw.relation), frontiers[type],
+                                      static_cast<int>(request.runs[run].partition));
+        for (const ExcludedEdge& edge : rows.excluded) {
+          request.excluded.push_back({static_cast<uint32_t>(request.draws.size()), firstRow + edge.row, edge.source});
+        }
+        firstRow += request.runs[run].count;
+      }
+      request.draws.push_back(draw);
+    }
   }
   return request;
 }

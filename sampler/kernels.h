@@ -93,6 +93,7 @@ class PositionSet {
   std::vector<KeyedEdge> keyedEdges;
   std::vector<std::pair<uint64_t, uint64_t>> numberedEdges;  // number of the source, offset
   std::vector<RowRange> ranges;
+  std::vector<uint64_t> sources, holes;  // of the row at hand, where some edges are excluded
 
  private:
   std::vector<uint64_t> slots_;  // position + 1; 0 is free

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/random.h"
+#include "sampler/row_holes.h"
 #include "sampler/row_ranges.h"
 
 namespace farhop::sampler {
@@ -89,43 +91,87 @@ void drawFromRanges(const CsrView<Id>& view, const RelationDraw& draw, const Dra
   }
 }
 
-}  // namespace
-
+// Rows of which nothing is excluded.
 template <typename Id>
-absl::Status drawNeighbors(const PartitionedGraph& graph, int partition, const RelationDraw& draw,
-                           const DrawRows& drawRows, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
-  const std::span<const uint32_t> rows = drawRows.rows;
-  CsrView<Id> view = graph.view<Id>(partition, static_cast<int>(draw.relation));
-  view.positionsAsIds = drawRows.positionsAsIds;
-  FARHOP_ASSIGN_OR_RETURN(const DrawArrays<Id> arrays, arraysOf<Id>(graph, partition, draw, drawRows));
+void drawRows(const CsrView<Id>& view, const RelationDraw& draw, const DrawArrays<Id>& arrays, std::span<const uint32_t> rows,
+              const RowLimits& limits, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  if (rows.empty()) return;
   // Plain draws need no ranges.
-  if (drawRows.occurrences.empty() && drawRows.times.empty()) {
+  if (limits.occurrences.empty() && limits.times.empty()) {
     switch (static_cast<DrawKind>(draw.kind)) {
       case DrawKind::kUniform:
-        sampleUniform(view, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
-        return absl::OkStatus();
+        return sampleUniform(view, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
       case DrawKind::kUniformWithReplacement:
-        sampleUniformWithReplacement(view, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
-        return absl::OkStatus();
+        return sampleUniformWithReplacement(view, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
       case DrawKind::kWeighted:
-        sampleWeighted(view, arrays.weights, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
-        return absl::OkStatus();
+        return sampleWeighted(view, arrays.weights, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
       case DrawKind::kWeightedWithReplacement:
-        sampleWeightedWithReplacement(view, arrays.weights, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
-        return absl::OkStatus();
+        return sampleWeightedWithReplacement(view, arrays.weights, rows, draw.hopKey, draw.fanout, wantEdgeIds, out,
+                                             scratch);
       default: break;
     }
   }
   std::vector<RowRange>& ranges = scratch->ranges;
-  ranges.resize(std::min(rows.size(), kRangesAtOnce));
+  ranges.resize(std::max(ranges.size(), std::min(rows.size(), kRangesAtOnce)));
   for (size_t first = 0; first < rows.size(); first += kRangesAtOnce) {
     const size_t count = std::min(kRangesAtOnce, rows.size() - first);
-    RowLimits limits = arrays.limits;
-    if (!limits.occurrences.empty()) limits.occurrences = limits.occurrences.subspan(first, count);
-    if (!limits.times.empty()) limits.times = limits.times.subspan(first, count);
-    limitRows(view, rows.subspan(first, count), draw.hopKey, limits, ranges.data());
+    limitRows(view, rows.subspan(first, count), draw.hopKey, limits.part(first, count), ranges.data());
     drawFromRanges(view, draw, arrays, std::span<const RowRange>(ranges).first(count), wantEdgeIds, out, scratch);
   }
+}
+
+// A row of which `excluded` may not be drawn.
+template <typename Id>
+void drawHoled(const CsrView<Id>& view, const RelationDraw& draw, const DrawArrays<Id>& arrays, const RowRange& range,
+               std::span<const ExcludedEdge> excluded, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  scratch->sources.clear();
+  for (const ExcludedEdge& edge : excluded) scratch->sources.push_back(edge.source);
+  findHoles(view, range.from, range.to, scratch->sources, &scratch->holes, scratch);
+  HoledRow row;
+  row.key = range.key;
+  row.from = range.from;
+  row.holes = scratch->holes;
+  row.degree = range.to - range.from - row.holes.size();
+  row.hidden = range.end - range.to;
+  switch (static_cast<DrawKind>(draw.kind)) {
+    case DrawKind::kUniform: return sampleUniform(view, row, draw.fanout, wantEdgeIds, out, scratch);
+    case DrawKind::kUniformWithReplacement:
+      return sampleUniformWithReplacement(view, row, draw.fanout, wantEdgeIds, out, scratch);
+    case DrawKind::kWeighted: return sampleWeighted(view, arrays.weights, row, draw.fanout, wantEdgeIds, out, scratch);
+    case DrawKind::kWeightedWithReplacement:
+      return sampleWeightedWithReplacement(view, arrays.weights, row, draw.fanout, wantEdgeIds, out, scratch);
+    case DrawKind::kMostRecent: return sampleLast(view, row, draw.fanout, wantEdgeIds, out, scratch);
+    case DrawKind::kLabor:
+    case DrawKind::kLaborPoisson: return sampleLabor(view, arrays.labor, row, draw.fanout, wantEdgeIds, out, scratch);
+  }
+}
+
+}  // namespace
+
+template <typename Id>
+absl::Status drawNeighbors(const PartitionedGraph& graph, int partition, const RelationDraw& draw,
+                           const DrawRows& rows, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  CsrView<Id> view = graph.view<Id>(partition, static_cast<int>(draw.relation));
+  view.positionsAsIds = rows.positionsAsIds;
+  FARHOP_ASSIGN_OR_RETURN(const DrawArrays<Id> arrays, arraysOf<Id>(graph, partition, draw, rows));
+  // Stretches of rows of which nothing is excluded, with a row of which something is between them.
+  const RowLimits& limits = arrays.limits;
+  size_t done = 0;
+  std::span<const ExcludedEdge> excluded = rows.excluded;
+  while (!excluded.empty()) {
+    const uint32_t number = excluded.front().row;
+    const size_t at = number - rows.firstRow;
+    size_t edges = 1;
+    while (edges < excluded.size() && excluded[edges].row == number) ++edges;
+    drawRows(view, draw, arrays, rows.rows.subspan(done, at - done), limits.part(done, at - done), wantEdgeIds, out, scratch);
+    RowRange range;
+    limitRows(view, rows.rows.subspan(at, 1), draw.hopKey, limits.part(at, 1), &range);
+    drawHoled(view, draw, arrays, range, excluded.first(edges), wantEdgeIds, out, scratch);
+    excluded = excluded.subspan(edges);
+    done = at + 1;
+  }
+  const size_t left = rows.rows.size() - done;
+  drawRows(view, draw, arrays, rows.rows.subspan(done), limits.part(done, left), wantEdgeIds, out, scratch);
   return absl::OkStatus();
 }
 

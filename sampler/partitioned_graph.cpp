@@ -66,7 +66,18 @@ const int64_t* PartitionedGraph::edgeTimes(int partition, int relation) const {
 
 template <typename Id>
 absl::StatusOr<std::span<const Id>> PartitionedGraph::sourceIds(int relation) const {
-  FARHOP_ASSIGN_OR_RETURN(const partition::IdArray ids, store_->originalIdsByGid(schema().relations[relation].source));
+  const size_t type = static_cast<size_t>(schema().relations[relation].source);
+  partition::IdArray ids;
+  {
+    std::lock_guard lock(idsMutex_);
+    sourceIds_.resize(schema().nodeTypes.size());
+    if (sourceIds_[type]) ids = *sourceIds_[type];
+  }
+  if (ids.size() == 0) {
+    FARHOP_ASSIGN_OR_RETURN(ids, store_->originalIdsByGid(static_cast<int>(type)));
+    std::lock_guard lock(idsMutex_);
+    sourceIds_[type] = ids;
+  }
   if constexpr (sizeof(Id) == 4) {
     return ids.narrow;
   } else {

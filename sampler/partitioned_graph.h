@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/status.h"
 #include "partition/graph_store.h"
 #include "sampler/edge_weights.h"
+#include "sampler/job_features.h"
 #include "sampler/kernels.h"
 
 namespace farhop::sampler {
@@ -56,6 +58,9 @@ class PartitionedGraph {
   // and kept; until then they cost nothing. InvalidArgument naming file and row for a weight that is none.
   EdgeWeightsCache::Result edgeWeights(int relation, uint32_t feature) const;
 
+  // What the job adds to the store's node features; the rest of the graph stays as it was opened.
+  JobFeatures& jobFeatures() const { return *jobFeatures_; }
+
   // Key parts of names: hash of "source:name:destination", hash of the type's name.
   uint64_t relationHash(int relation) const { return relationHashes_[relation]; }
   uint64_t nodeTypeHash(int type) const { return typeHashes_[type]; }
@@ -70,6 +75,9 @@ class PartitionedGraph {
   std::vector<uint64_t> relationHashes_;
   std::vector<uint64_t> typeHashes_;
   EdgeWeightsCache weights_;
+  mutable std::mutex idsMutex_;
+  mutable std::vector<std::optional<partition::IdArray>> sourceIds_;  // [node type] guarded by idsMutex_
+  std::unique_ptr<JobFeatures> jobFeatures_ = std::make_unique<JobFeatures>();
 };
 
 }  // namespace farhop::sampler

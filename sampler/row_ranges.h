@@ -2,6 +2,7 @@
 // only a part of their edges. Kernels for whole rows are in kernels.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -15,6 +16,14 @@ struct RowLimits {
   std::span<const uint32_t> occurrences;  // part of each row's key; empty: 0
   std::span<const int64_t> times;         // latest time of an edge that the row may draw; empty: none
   const int64_t* edgeTimes = nullptr;     // [edges], ascending within each row; null: all edges are visible
+
+  // Of rows first .. first + count.
+  RowLimits part(size_t first, size_t count) const {
+    RowLimits some = *this;
+    if (!occurrences.empty()) some.occurrences = occurrences.subspan(first, count);
+    if (!times.empty()) some.times = times.subspan(first, count);
+    return some;
+  }
 };
 
 // The ranges of `rows`, keyed as the draws of whole rows are, into ranges[0 .. rows.size()). An edge is visible to a

@@ -7,6 +7,10 @@ namespace farhop::sampler {
 void SampledBatch::reset(size_t nodeTypes, size_t relationCount) {
   seeds.clear();
   seedIndex.clear();
+  otherSeeds.clear();
+  otherIndex.clear();
+  link = {};
+  excluded.clear();
   nodes.resize(nodeTypes);
   trees.resize(nodeTypes);
   treeTimes.clear();

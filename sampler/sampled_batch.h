@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/pod_vector.h"
+#include "sampler/neighbor_draw.h"
 
 namespace farhop::sampler {
 
@@ -28,6 +29,14 @@ struct BatchTraffic {
   uint64_t messages = 0;            // neighbour requests sent
 };
 
+// What a batch of seed edges is made of. sampler/link_sampler.h
+struct LinkSeeds {
+  uint64_t edges = 0;
+  uint64_t negatives = 0;
+  std::vector<uint64_t> positions;   // [edges] of the seed edges in the list that they come from
+  std::vector<uint32_t> unresolved;  // negatives that are edges all the same, ascending
+};
+
 struct SampledBatch {
   uint64_t epoch = 0;
   uint64_t step = 0;    // of this process in this epoch
@@ -35,6 +44,14 @@ struct SampledBatch {
   int seedType = 0;
   std::vector<uint64_t> seeds;      // [seeds] gids as dealt, repeats included
   std::vector<uint32_t> seedIndex;  // [seeds] number of each seed's node
+  // Seeds of another type, or of the same, numbered after these.
+  int otherType = 0;
+  std::vector<uint64_t> otherSeeds;
+  std::vector<uint32_t> otherIndex;
+  LinkSeeds link;
+  // [relation] what rows did not draw, by (row, source), where `row` is a node's number; empty: nothing. Part of the draw:
+  // whoever draws again leaves out the same.
+  std::vector<std::vector<ExcludedEdge>> excluded;
 
   std::vector<PodVector<uint64_t>> nodes;         // [node type][nodes] gids, seeds first, then hop by hop
   // Where seeds are disjoint, else without values: [node type][nodes] the tree of each node, which is the position of its

@@ -31,4 +31,7 @@ absl::Status addNodeTimes(const PartitionedGraph& graph, FeaturePuller* puller, 
 // What the store has in times, for messages: "relations a:b:c, d:e:f; node types a", or "none".
 std::string timesText(const partition::Schema& schema);
 
+// All nodes of a type, ascending by original id. kByOwner reads the own partitions; kGlobal the id map.
+absl::StatusOr<SeedSet> seedSetOfNodes(const PartitionedGraph& graph, int nodeType, Deal deal);
+
 }  // namespace farhop::sampler

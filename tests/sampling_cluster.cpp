@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "sampler/edge_lookup.h"
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
 
@@ -67,6 +68,7 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
     self.agent = must(rpc::Agent::create(options));
     sampler::registerNeighborService(self.agent.get(), self.graph);
     sampler::registerFeatureService(self.agent.get(), self.graph, self.metrics, size_t{64} << 20);
+    sampler::registerEdgeLookup(self.agent.get(), self.graph);
     sampler::registerEdgeService(self.agent.get(), edgeReaders.back(), self.metrics, size_t{64} << 20);
     addresses[m] = self.agent->address();
   }

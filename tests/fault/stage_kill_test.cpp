@@ -192,6 +192,28 @@ TEST(StageKillOfAClient, WhileItsHubIsMeeting_IsNotTakenForTheHubs) {
   EXPECT_EQ(job.leftovers(), "");
 }
 
+// A master that hangs is no peer that died: but nobody waits for it who has to end for another's death.
+TEST(StageKillOfAClient, WhileItsGroupsStoreDoesNotAnswer_EndsItsNeighbour) {
+  SessionJob job(2, 2, "stage-stopped");
+  ProcessGroup group(4, [&](int rank) -> std::string {
+    job.reportStages(rank == 2 ? "group/listening" : "");
+    return describeFailure(Session::start(job.contract(rank), quickOptions()).status());
+  });
+  job.releasePorts();
+  ASSERT_TRUE(group.awaitLine(2, "at group/listening", kPatience));
+  for (int rank : {0, 1, 3}) ASSERT_TRUE(group.awaitLine(rank, "at group/met", kPatience)) << rank;
+  group.kill(0, SIGSTOP);
+  job.release();
+  std::this_thread::sleep_for(milliseconds(100));  // rank 2 waits for its store
+  const auto begin = Clock::now();
+  group.kill(3, SIGKILL);
+  EXPECT_TRUE(group.awaitEnd(2, milliseconds(10'000)));
+  EXPECT_LT(Clock::now() - begin, kMostAfterKill);
+  group.kill(0, SIGKILL);
+  EXPECT_THAT(group.wait(milliseconds(10'000))[2].text, ::testing::StartsWith("machine 1 process 1 ("));
+  EXPECT_EQ(job.leftovers(), "");
+}
+
 class LeaveKill : public StageKill {};
 
 TEST_P(LeaveKill, EndsTheOthersByName_UnlessTheyNeedItNoMore) {

@@ -124,6 +124,7 @@ class Batch {
   std::vector<torch::Tensor> pull(const std::vector<std::string>& names, const std::string& nodeType = "") const;
 
  private:
+  friend class NodeFeatureWriter;
   std::shared_ptr<BatchCore> core_;
 };
 
