@@ -25,7 +25,8 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   const sampler::DealOptions deal = api::dealOptions(core, options);
   const int type = core.nodeType(seeds.nodeType());
   if (!sampling.temporal && !seeds.times_.empty()) {
-    refuse("the seeds have times, but NeighborLoaderOptions::temporal is kOff: their neighbourhoods would look ahead");
+    throw Error(ErrorCode::kInvalidArgument,
+                "the seeds have times, but NeighborLoaderOptions::temporal is kOff: their neighbourhoods would look ahead");
   }
   sampler::SeedSet set = valueOrThrow(
       seeds.isAll_     ? sampler::seedSetOfNodes(*core.graph, type, deal.deal)
