@@ -45,6 +45,11 @@ struct SamplingOptions {
   std::optional<WalkOptions> walks;             // fanouts is empty then
   std::optional<ImportanceOptions> importance;  // fanouts[hop][0] counts; kinds and edgeIds do not apply
   Subgraph subgraph = Subgraph::kSampled;
+  // Every seed is the root of a tree of its own: its neighbourhood shares no node with those of other seeds.
+  bool disjoint = false;
+  bool temporal = false;  // requests have times; needs disjoint
+  // kLabor and kLaborPoisson: a source has the same random number in all hops.
+  bool layerDependency = false;
   uint64_t seed = 0;
   bool edgeIds = false;
   std::chrono::milliseconds requestTimeout{60'000};

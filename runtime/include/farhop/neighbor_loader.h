@@ -47,6 +47,21 @@ struct ImportanceSampling {
   std::string weight;  // edge feature of all these relations to choose edges by; empty: uniformly
 };
 
+// Whose time a seed has bounds what its neighbourhood may know: an edge is drawn only if it and its source node are
+// not later than that (equal is allowed), at any depth. kUniform draws among those as without times, kMostRecent takes
+// the latest ones. Relations without times are always visible, and drawn as without times.
+enum class Temporal { kOff, kUniform, kMostRecent };
+
+// Which neighbours a relation draws. kAsStored: in-neighbours, of each relation that the store has; reverse relations
+// are relations like others. The others go by forward relations, which alone may be named in options then, and apply to
+// rev_NAME what is said of NAME: kIn draws in-neighbours through NAME, kOut out-neighbours through rev_NAME, kBoth both,
+// each with the fanout. Batches have the edges under the relation that they were drawn through.
+enum class Direction { kAsStored, kIn, kOut, kBoth };
+
+// Layer-neighbour sampling: rows that share sources draw the same ones, so that a batch has fewer nodes. kSequential
+// takes exactly min(fanout, degree) edges of each row, kPoisson as many on average.
+enum class Labor { kOff, kSequential, kPoisson };
+
 struct NeighborLoaderOptions {
   // Neighbours per node and hop; [0] is the hop next to the seeds. -1 takes all, 0 none. Applies to every
   // relation that fanoutsByRelation does not name.
@@ -71,6 +86,13 @@ struct NeighborLoaderOptions {
   std::optional<ImportanceSampling> importance;
   // With kInduced, fanouts may be empty: the subgraph of the seeds.
   Subgraph subgraph = Subgraph::kSampled;
+  // Every seed (each position, repeats too) is the root of a tree of its own, which shares no node with the others.
+  bool disjoint = false;
+  // Makes seeds disjoint. Their times: those given to Graph::seeds(), otherwise those that the store has of their type.
+  Temporal temporal = Temporal::kOff;
+  Direction direction = Direction::kAsStored;
+  Labor labor = Labor::kOff;
+  bool layerDependency = false;  // labor: a source has the same random number in all hops
   int64_t batchSize = 1024;  // seeds per batch and process
   uint64_t seed = 0;         // fixes the order of the seeds and every draw
   bool shuffle = true;
@@ -89,8 +111,9 @@ class NeighborLoader {
   // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a fanout
   // out of range, a weight that is no number per edge or is negative, infinite or NaN in an own partition (the message
   // has file and row), a batch size below 1, seeds that cannot be dealt as asked; Error(kNotFound) for a weight that a
-  // relation has not, listing those that it has. Importance neighbours: a metapath that does not lead from the seeds'
-  // type back to it, numbers and probabilities out of range. Nothing is sent.
+  // relation has not, listing those that it has, and where temporal sampling finds no times of seeds or edges. Importance
+  // neighbours: a metapath that does not lead from the seeds' type back to it, numbers and probabilities out of range.
+  // Nothing is sent, except to ask the owners of seeds for their times where deal is kGlobal.
   NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options);
   ~NeighborLoader();
   NeighborLoader(NeighborLoader&&) noexcept;
