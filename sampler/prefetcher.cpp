@@ -114,8 +114,8 @@ std::vector<Prefetched> Prefetcher::start(const std::vector<std::vector<uint64_t
     for (size_t part = 0; part < group.indices.size(); ++part) pulls.push_back({group.indices[part], hold, part});
     request.keepAlive = pending;
     request.cancelled = pending->cancelled();
-    puller_->pull(std::move(request), [pending, lease, keepAlive = options_.keepAlive](absl::Status status) {
-      pending->finish(std::move(status));
+    puller_->pull(std::move(request), [pending, lease, keepAlive = options_.keepAlive, explain = options_.explain](absl::Status status) {
+      pending->finish(explain ? explain(status) : std::move(status));
     });
   }
   return pulls;

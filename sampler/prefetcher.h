@@ -38,6 +38,8 @@ struct PrefetchOptions {
   // Memory for `rows` rows of features[index]; an error leaves them to the trainer's pull.
   std::function<absl::StatusOr<PullMemory>(size_t index, size_t rows)> allocate;
   std::shared_ptr<const void> keepAlive;  // holds the puller until no pull is under way
+  // What to say in place of a failed pull's status; empty: that.
+  std::function<absl::Status(const absl::Status&)> explain = {};
 };
 
 // A feature's rows, under way or there.
@@ -55,6 +57,8 @@ class Prefetcher {
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
+
+  const PrefetchFeature& feature(size_t index) const { return options_.features[index]; }
 
   // A batch has been sampled; it is only read during the call.
   void add(const SampledBatch& batch);
