@@ -195,6 +195,43 @@ TEST_P(EdgeFeaturesByLayout, AreFound_WhereNodesHaveThousandsOfEdges) {
   expectFeaturesOfDrawnEdges(*machines, last(), {DrawKind::kUniform, {40, 3}});
 }
 
+TEST_P(EdgeFeaturesByLayout, GiveRangesOfEdges_AsAllTogetherHaveThem) {
+  FixtureOptions fixture;
+  fixture.addReverse = true;
+  fixture.edges = 600;
+  const auto machines = cluster(fixture);
+  const std::vector<uint64_t> seeds = {0, 1, 2, 3, 17, 40, 59, 20};
+  KeyedRandom random(20'261'130);
+  const Kinds cases[] = {{DrawKind::kUniform, {12, 2}}, {DrawKind::kUniformWithReplacement, {5, 3}, Expand::kAll}};
+  for (const Kinds& kinds : cases) {
+    auto options = std::make_shared<sampler::SamplingOptions>(optionsOf(machines->store().schema(), kinds));
+    auto carrying = std::make_shared<sampler::SamplingOptions>(*options);
+    carrying->edgeIds = true;
+    const auto batch = sample(*machines, last(), seeds, *options).front(), carried = sample(*machines, last(), seeds, *carrying).front();
+    for (int relation : {0, 1}) {
+      PulledEdges all;
+      ASSERT_TRUE(pull(*machines, last(), {batch, options, relation, 0, 2}, true, true, &all).ok());
+      const uint64_t edges = all.ids.size();
+      for (int round = 0; round < 12; ++round) {
+        const uint64_t begin = random.below(edges + 1), end = begin + random.below(edges + 1 - begin);
+        const bool carries = round % 3 == 0;
+        EdgeRange range{carries ? carried : batch, carries ? carrying : options, relation, 0, 2};
+        range.drawn = round % 6 != 0;
+        range.firstEdge = begin;
+        range.maxEdges = end - begin;
+        ASSERT_EQ(sampler::edgeCount(*machines->machine(last()).graph, range), end - begin);
+        PulledEdges part;
+        const absl::Status status = pull(*machines, last(), range, true, true, &part);
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_TRUE(std::equal(part.ids.begin(), part.ids.end(), all.ids.begin() + static_cast<ptrdiff_t>(begin),
+                               all.ids.begin() + static_cast<ptrdiff_t>(end)));
+        EXPECT_TRUE(std::equal(part.features.begin(), part.features.end(), all.features.begin() + static_cast<ptrdiff_t>(begin),
+                               all.features.begin() + static_cast<ptrdiff_t>(end)));
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, EdgeFeaturesByLayout, ::testing::ValuesIn(kLayouts), [](const auto& layout) {
   return absl::StrCat(layout.param.parts, "On", layout.param.machines);
 });
