@@ -434,7 +434,8 @@ class Prefetching : public HeldPulls {
 
   static std::vector<uint64_t> nodes(uint64_t step) {
     std::vector<uint64_t> nodes(20);
-    std::iota(nodes.begin(), nodes.end(), step * 10);
+    // Of every machine's nodes some; the first ones are machine 0's own.
+    for (uint64_t i = 0; i < 20; ++i) nodes[i] = (25 + step * 7 + i) % kNodes;
     return nodes;
   }
 
@@ -499,6 +500,7 @@ TEST_F(Prefetching, CountsWhatIsGivenUpUntilItIsFreed) {
   EXPECT_LE(transport_->fetched(), asked + 8);
   // Another epoch, and one that goes away with its pulls under way.
   prefetcher->add(batchOf(0, nodes(0)));
+  ASSERT_TRUE(eventually([&] { return live_ == kBatchBytes; }));
   ASSERT_NO_FATAL_FAILURE(expectRows(prefetcher->take(3, 0), 0));
   for (uint64_t step : {5, 6}) prefetcher->add(batchOf(step, nodes(3)));
   prefetcher.reset();
@@ -556,6 +558,7 @@ TEST_F(FeaturePulls, CostNothing_WhenABatchIsNeverPulled) {
   for (uint64_t seed = 0; seed < 50; ++seed) set.all.push_back(machines->gid(0, seed));
   sampler::DealOptions deal;
   deal.batchSize = 10;
+  deal.deal = sampler::Deal::kGlobal;
   sampler::SamplingOptions sampling;
   sampling.fanouts = {{3}, {3}};
   sampling.kinds.resize(1);
