@@ -1,6 +1,7 @@
 // Features of sampled edges: pulled after the batch is there, they are those of the edges that were drawn.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <map>
@@ -288,6 +289,45 @@ TEST_F(EdgeFeatures, EndAtTheirDeadline) {
   start();
   PulledEdges pulled;
   EXPECT_EQ(pullAll(&pulled, milliseconds(0)).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(EdgeFeatures, AreNotAskedFor_WhenNobodyWantsThemAnyMore) {
+  start();
+  std::vector<float> rows(sampler::edgeCount(*cluster_->machine(0).graph, range_));
+  sampler::EdgePullRequest request;
+  request.range = range_;
+  request.targets = {{0, reinterpret_cast<std::byte*>(rows.data())}};
+  request.deadline = Deadline::after(milliseconds(20'000));
+  request.cancelled = std::make_shared<std::atomic<bool>>(true);
+  std::promise<absl::Status> done;
+  cluster_->machine(0).edgePuller->pull(std::move(request), [&](absl::Status status) { done.set_value(std::move(status)); });
+  EXPECT_EQ(done.get_future().get().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(cluster_->machine(0).metrics->featureBytes.value(), 0);
+}
+
+TEST_F(EdgeFeatures, ComeInPartsAndWider_WhenAskedFor) {
+  start();
+  const sampler::PartitionedGraph& graph = *cluster_->machine(0).graph;
+  PulledEdges whole;
+  ASSERT_TRUE(pullAll(&whole).ok());
+  std::vector<double> wide(sampler::edgeCount(graph, range_));
+  std::vector<std::byte> upper(wide.size() * 2);
+  sampler::EdgePullRequest request;
+  request.range = range_;
+  request.targets = {{0, reinterpret_cast<std::byte*>(wide.data()), {{}, DType::kFloat64}}};
+  request.deadline = Deadline::after(milliseconds(20'000));
+  std::promise<absl::Status> done;
+  cluster_->machine(0).edgePuller->pull(std::move(request), [&](absl::Status status) { done.set_value(std::move(status)); });
+  const absl::Status status = done.get_future().get();
+  ASSERT_TRUE(status.ok()) << status;
+  for (size_t e = 0; e < wide.size(); ++e) ASSERT_EQ(wide[e], static_cast<double>(whole.features[e]));
+  // A part that cuts a number in two is refused.
+  request.range = range_;
+  request.targets = {{0, upper.data(), {sampler::RowPart{2, 2}, {}}}};
+  request.deadline = Deadline::after(milliseconds(20'000));
+  std::promise<absl::Status> refused;
+  cluster_->machine(0).edgePuller->pull(std::move(request), [&](absl::Status result) { refused.set_value(std::move(result)); });
+  EXPECT_EQ(refused.get_future().get().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(EdgeFeatures, AreRefused_WhenTheDrawMadeAgainIsAnother) {
