@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,10 +17,16 @@
 
 namespace farhop::sampler {
 
+// Samples what the dealer has dealt; for seeds that are more than nodes. `memory` as in BatchSampler::sample().
+using BatchMaker = std::function<Task<absl::StatusOr<std::unique_ptr<SampledBatch>>>(
+    const BatchSampler* sampler, BatchRequest request, BatchWorkspace* workspace, std::unique_ptr<SampledBatch> memory)>;
+
 struct StreamOptions {
   int threads = 1;
   // Per thread: while one batch waits for a reply, the thread works on another.
   int batchesUnderWay = 2;
+  BatchMaker make = {};       // empty: BatchSampler::sample()
+  int requestsBeforeHops = 0;  // that it waits for one after the other
 };
 
 // One consumer. Sampler threads run in this process, so a batch is handed over by pointer.

@@ -1,6 +1,7 @@
 #include "sampler/hop_plan.h"
 
 #include "base/random.h"
+#include "sampler/batch_exclusion.h"
 
 namespace farhop::sampler {
 
@@ -26,6 +27,12 @@ absl::Status HopPlan::bucket(const SampledBatch& batch, int type, HopFrontier* f
     frontier->partitionOfRow.push_back(static_cast<uint16_t>(owner));
     frontier->rows[owner].push_back(static_cast<uint32_t>(nodes[number] - book.begin(type, owner)));
   }
+  frontier->excluded.resize(batch.excluded.size());
+  for (size_t r = 0; r < batch.excluded.size(); ++r) {
+    frontier->excluded[r].resize(frontier->rows.size());
+    if (graph_->schema().relations[r].destination != type) continue;
+    bucketExcluded(batch.excluded[r], frontier->first, frontier->partitionOfRow, &frontier->excluded[r]);
+  }
   return absl::OkStatus();
 }
 
@@ -39,9 +46,10 @@ RelationDraw HopPlan::drawOf(const SampledBatch& batch, size_t hop, int relation
   return draw;
 }
 
-DrawRows HopPlan::ownRows(const SampledBatch&, size_t, int, const HopFrontier& frontier, int partition) const {
+DrawRows HopPlan::ownRows(const SampledBatch&, size_t, int relation, const HopFrontier& frontier, int partition) const {
   DrawRows draws;
   draws.rows = frontier.rows[partition];
+  if (!frontier.excluded.empty()) draws.excluded = frontier.excluded[relation][partition];
   return draws;
 }
 
@@ -57,6 +65,7 @@ NeighborRequest HopPlan::request(const SampledBatch& batch, size_t hop, std::spa
     }
     if (draws.empty()) continue;
     const size_t runsBefore = request.runs.size();
+    const uint32_t rowsBefore = static_cast<uint32_t>(request.rows.size());
     for (int k = 0; k < graph_->book().numPartitions(); ++k) {
       const std::vector<uint32_t>& rows = frontiers[type].rows[k];
       if (graph_->owner(k) != machine || rows.empty()) continue;
@@ -64,7 +73,19 @@ NeighborRequest HopPlan::request(const SampledBatch& batch, size_t hop, std::spa
                               static_cast<uint32_t>(rows.size()), 0});
       request.rows.insert(request.rows.end(), rows.begin(), rows.end());
     }
-    if (request.runs.size() > runsBefore) request.draws.insert(request.draws.end(), draws.begin(), draws.end());
+    if (request.runs.size() == runsBefore) continue;
+    for (const RelationDraw& draw : draws) {
+      uint32_t firstRow = rowsBefore;
+      for (size_t run = runsBefore; run < request.runs.size(); ++run) {
+        const DrawRows rows = ownRows(batch, hop, static_cast<int>(draw.relation), frontiers[type],
+                                      static_cast<int>(request.runs[run].partition));
+        for (const ExcludedEdge& edge : rows.excluded) {
+          request.excluded.push_back({static_cast<uint32_t>(request.draws.size()), firstRow + edge.row, edge.source});
+        }
+        firstRow += request.runs[run].count;
+      }
+      request.draws.push_back(draw);
+    }
   }
   return request;
 }

@@ -20,6 +20,8 @@ struct HopFrontier {
   uint32_t first = 0, last = 0;              // numbers of its nodes
   std::vector<uint16_t> partitionOfRow;      // [last - first]
   std::vector<std::vector<uint32_t>> rows;   // [partition] local indices, in frontier order
+  // [relation][partition] what these rows must not draw; `row` counts rows[partition]. Empty: nothing.
+  std::vector<std::vector<std::vector<ExcludedEdge>>> excluded;
 };
 
 // Borrows graph and options; `options->kinds` has an entry per relation. Thread-safe.
@@ -29,7 +31,7 @@ class HopPlan {
 
   // The numbers of the nodes of `type` that draw in hop `hop` of a batch that knows nodesByHop[type][hop].
   void setRange(const SampledBatch& batch, size_t hop, int type, HopFrontier* frontier) const;
-  // Deals the nodes first .. last to partitions. DataLoss when a gid lies outside its type: a damaged store that
+  // Deals the nodes first .. last to partitions, with what they must not draw. DataLoss when a gid lies outside its type: a damaged store that
   // nobody has verified.
   absl::Status bucket(const SampledBatch& batch, int type, HopFrontier* frontier) const;
 

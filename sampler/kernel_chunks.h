@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
+#include "base/random.h"
 #include "sampler/kernels.h"
 
 namespace farhop::sampler {
@@ -32,6 +34,20 @@ inline std::span<const uint32_t> chunkOf(std::span<const uint32_t> rows, size_t 
 // Rows of a chunk when each draws about `edgesPerRow`.
 inline size_t chunkRows(uint64_t edgesPerRow) {
   return static_cast<size_t>(std::clamp<uint64_t>(kChunkEdges / std::max<uint64_t>(edgesPerRow, 1), 1, kPrefetchRows));
+}
+
+// The two parts of one random number: a slot of `degree`, and a fraction to compare with its threshold.
+inline SlotDraw drawSlot(KeyedRandom* random, uint64_t from, uint64_t degree) {
+  const Uint128 product = static_cast<Uint128>(random->next()) * degree;
+  return {from + static_cast<uint64_t>(product >> 64), static_cast<uint32_t>(static_cast<uint64_t>(product) >> 32)};
+}
+
+// Where the drawn edge lies; kNoEdge when all weights of the row are zero.
+inline constexpr uint64_t kNoEdge = std::numeric_limits<uint64_t>::max();
+inline uint64_t resolve(const AliasSlot* slots, SlotDraw draw, uint64_t from) {
+  const AliasSlot slot = slots[draw.offset];
+  if (draw.fraction < slot.threshold) return draw.offset;
+  return slot.alias == kNoAlias ? kNoEdge : from + slot.alias;
 }
 
 // Appends the edges at `offsets` to `out`; their counts are the caller's.

@@ -81,6 +81,7 @@ class PositionSet {
   std::vector<uint64_t> positions;
   std::vector<SlotDraw> slotDraws;
   std::vector<KeyedEdge> keyedEdges;
+  std::vector<uint64_t> sources, holes;  // of the row at hand, where some edges are excluded
 
  private:
   std::vector<uint64_t> slots_;  // position + 1; 0 is free

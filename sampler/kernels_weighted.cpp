@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "sampler/kernel_chunks.h"
 #include "sampler/kernels.h"
+#include "sampler/row_holes.h"
 
 namespace farhop::sampler {
 namespace {
@@ -32,20 +33,6 @@ double negativeLog(double u) {
   double series = 1.0 / 19;
   for (int odd = 17; odd >= 1; odd -= 2) series = series * z + 1.0 / odd;
   return -(static_cast<double>(exponent) * 0x1.62e42fefa39efp-1 + 2 * s * series);
-}
-
-// The two parts of one random number: a slot of `degree`, and a fraction to compare with its threshold.
-SlotDraw drawSlot(KeyedRandom* random, uint64_t from, uint64_t degree) {
-  const Uint128 product = static_cast<Uint128>(random->next()) * degree;
-  return {from + static_cast<uint64_t>(product >> 64), static_cast<uint32_t>(static_cast<uint64_t>(product) >> 32)};
-}
-
-// Where the drawn edge lies; kNoEdge when all weights of the row are zero.
-constexpr uint64_t kNoEdge = std::numeric_limits<uint64_t>::max();
-uint64_t resolve(const AliasSlot* slots, SlotDraw draw, uint64_t from) {
-  const AliasSlot slot = slots[draw.offset];
-  if (draw.fraction < slot.threshold) return draw.offset;
-  return slot.alias == kNoAlias ? kNoEdge : from + slot.alias;
 }
 
 // Appends to `offsets` the `wanted` edges with the smallest exponential keys among those with a positive weight that
@@ -78,16 +65,17 @@ uint64_t* drawByKeys(const CsrView<Id>& view, const float* weights, uint32_t row
 
 // One row's draw without replacement, from `tries` draws of its alias table (none: by keys alone). Returns the end.
 // The next edge that is not drawn yet has the distribution of the next smallest key, however many tries it takes; so
-// keys can take over after any number of them.
-template <typename Id>
+// keys can take over after any number of them. What `isHole` names counts as taken from the start.
+template <typename Id, typename IsHole>
 uint64_t* drawDistinct(const CsrView<Id>& view, const WeightView& weights, uint32_t row, uint64_t rowKey, uint64_t wanted,
-                       std::span<const SlotDraw> tries, PositionSet* scratch, uint64_t* offsets) {
+                       std::span<const SlotDraw> tries, const IsHole& isHole, PositionSet* scratch, uint64_t* offsets) {
   uint64_t* next = offsets;
   const bool hashed = wanted > kLinearScanFanout && !tries.empty();
   if (hashed) scratch->reset(wanted);
   for (const SlotDraw& draw : tries) {
     const uint64_t edge = resolve(weights.slots, draw, view.indptr[row]);
     if (edge == kNoEdge) return next;
+    if (isHole(edge)) continue;
     const bool isNew = hashed ? scratch->insert(edge) : std::find(offsets, next, edge) == next;
     if (!isNew) continue;
     *next++ = edge;
@@ -95,6 +83,7 @@ uint64_t* drawDistinct(const CsrView<Id>& view, const WeightView& weights, uint3
   }
   const uint64_t* const taken = next;
   const auto isTaken = [&](uint64_t edge) {
+    if (isHole(edge)) return true;
     return hashed ? scratch->contains(edge) : std::find<const uint64_t*>(offsets, taken, edge) != taken;
   };
   return drawByKeys(view, weights.weights, row, rowKey, wanted - static_cast<uint64_t>(next - offsets), isTaken,
@@ -204,8 +193,8 @@ void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, std::spa
         }
       } else {
         const size_t used = static_cast<size_t>(triesOf(to - from));
-        next = drawDistinct(view, weights, row, nodeKey(hopKey, view.originalIds[row]), wanted, left.first(used), scratch,
-                            next);
+        next = drawDistinct(view, weights, row, nodeKey(hopKey, view.originalIds[row]), wanted, left.first(used),
+                            [](uint64_t) { return false; }, scratch, next);
         left = left.subspan(used);
       }
       for (const uint64_t* edge = before; edge < next; ++edge) __builtin_prefetch(view.neighbors + *edge);
@@ -216,6 +205,38 @@ void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, std::spa
   out->counts.addSize(rows.size());
 }
 
+template <typename Id>
+void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, const HoledRow& row, int64_t fanout,
+                    bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  std::vector<uint64_t>& offsets = scratch->positions;
+  const uint64_t wanted = fanout < 0 ? row.degree : static_cast<uint64_t>(fanout);
+  offsets.resize(std::max<size_t>(offsets.size(), std::min(wanted, row.degree)));
+  uint64_t* next = offsets.data();
+  if (row.degree <= wanted) {
+    for (uint64_t position = 0; position < row.degree; ++position) {
+      const uint64_t edge = row.offsetOf(position);
+      if (weights.weights[edge] > 0) *next++ = edge;
+    }
+  } else if (wanted > 0) {
+    std::vector<SlotDraw>& tries = scratch->slotDraws;
+    tries.clear();
+    KeyedRandom random(row.key);
+    const uint64_t degree = row.degree + row.holes.size();
+    for (uint64_t i = 0; row.degree > kScanFactor * wanted && i < wanted + wanted / 2 + 4; ++i) {
+      tries.push_back(drawSlot(&random, row.from, degree));
+    }
+    next = drawDistinct(view, weights, row.row, row.key, wanted, tries, [&](uint64_t e) { return row.isHole(e); },
+                        scratch, next);
+  }
+  const std::span<const uint64_t> drawn(offsets.data(), next);
+  out->counts.push_back(static_cast<uint32_t>(drawn.size()));
+  appendEdges(view, drawn, wantEdgeIds, out);
+}
+
+template void sampleWeighted<uint32_t>(const CsrView<uint32_t>&, const WeightView&, const HoledRow&, int64_t, bool,
+                                       DrawnNeighbors<uint32_t>*, PositionSet*);
+template void sampleWeighted<uint64_t>(const CsrView<uint64_t>&, const WeightView&, const HoledRow&, int64_t, bool,
+                                       DrawnNeighbors<uint64_t>*, PositionSet*);
 template void sampleWeighted<uint32_t>(const CsrView<uint32_t>&, const WeightView&, std::span<const uint32_t>, uint64_t,
                                        int64_t, bool, DrawnNeighbors<uint32_t>*, PositionSet*);
 template void sampleWeighted<uint64_t>(const CsrView<uint64_t>&, const WeightView&, std::span<const uint32_t>, uint64_t,

@@ -1,5 +1,10 @@
 #include "sampler/neighbor_draw.h"
 
+#include <algorithm>
+
+#include "base/random.h"
+#include "sampler/row_holes.h"
+
 namespace farhop::sampler {
 
 absl::Status checkDraw(const RelationDraw& draw, const PartitionedGraph& graph) {
@@ -36,32 +41,80 @@ absl::StatusOr<uint32_t> weightIndex(const PartitionedGraph& graph, int relation
                                           feature, "' to weigh by", hint, "; it has: ", known.empty() ? "none" : known));
 }
 
+namespace {
+
+// Rows of which nothing is excluded.
+template <typename Id>
+void drawWhole(const CsrView<Id>& view, const WeightView& weights, const RelationDraw& draw, std::span<const uint32_t> rows,
+               bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  if (rows.empty()) return;
+  switch (static_cast<DrawKind>(draw.kind)) {
+    case DrawKind::kUniform:
+      return sampleUniform(view, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
+    case DrawKind::kUniformWithReplacement:
+      return sampleUniformWithReplacement(view, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
+    case DrawKind::kWeighted:
+      return sampleWeighted(view, weights, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
+    case DrawKind::kWeightedWithReplacement:
+      return sampleWeightedWithReplacement(view, weights, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
+  }
+}
+
+// A row of which `excluded` may not be drawn.
+template <typename Id>
+void drawHoled(const CsrView<Id>& view, const WeightView& weights, const RelationDraw& draw, HoledRow row,
+               std::span<const ExcludedEdge> excluded, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  scratch->sources.clear();
+  for (const ExcludedEdge& edge : excluded) scratch->sources.push_back(edge.source);
+  const uint64_t to = view.indptr[row.row + 1];
+  row.from = view.indptr[row.row];
+  findHoles(view, row.from, to, scratch->sources, &scratch->holes, scratch);
+  row.holes = scratch->holes;
+  row.degree = to - row.from - row.holes.size();
+  switch (static_cast<DrawKind>(draw.kind)) {
+    case DrawKind::kUniform:
+      return sampleUniform(view, row, draw.fanout, wantEdgeIds, out, scratch);
+    case DrawKind::kUniformWithReplacement:
+      return sampleUniformWithReplacement(view, row, draw.fanout, wantEdgeIds, out, scratch);
+    case DrawKind::kWeighted:
+      return sampleWeighted(view, weights, row, draw.fanout, wantEdgeIds, out, scratch);
+    case DrawKind::kWeightedWithReplacement:
+      return sampleWeightedWithReplacement(view, weights, row, draw.fanout, wantEdgeIds, out, scratch);
+  }
+}
+
+}  // namespace
+
 template <typename Id>
 absl::Status drawNeighbors(const PartitionedGraph& graph, int partition, const RelationDraw& draw,
                            const DrawRows& drawRows, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
-  const std::span<const uint32_t> rows = drawRows.rows;
   CsrView<Id> view = graph.view<Id>(partition, static_cast<int>(draw.relation));
   view.positionsAsIds = drawRows.positionsAsIds;
-  switch (static_cast<DrawKind>(draw.kind)) {
-    case DrawKind::kUniform:
-      sampleUniform(view, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
-      return absl::OkStatus();
-    case DrawKind::kUniformWithReplacement:
-      sampleUniformWithReplacement(view, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
-      return absl::OkStatus();
-    case DrawKind::kWeighted:
-    case DrawKind::kWeightedWithReplacement: {
-      FARHOP_ASSIGN_OR_RETURN(const auto weights, graph.edgeWeights(static_cast<int>(draw.relation), draw.weight));
-      const WeightView own = (*weights)[partition]->view();
-      if (static_cast<DrawKind>(draw.kind) == DrawKind::kWeighted) {
-        sampleWeighted(view, own, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
-      } else {
-        sampleWeightedWithReplacement(view, own, rows, draw.hopKey, draw.fanout, wantEdgeIds, out, scratch);
-      }
-      return absl::OkStatus();
-    }
+  EdgeWeightsCache::Result weights = nullptr;
+  WeightView own;
+  if (drawsByWeight(static_cast<DrawKind>(draw.kind))) {
+    weights = graph.edgeWeights(static_cast<int>(draw.relation), draw.weight);
+    FARHOP_RETURN_IF_ERROR(weights.status());
+    own = (**weights)[partition]->view();
   }
-  return absl::InternalError(absl::StrCat("kind of draw ", draw.kind));
+  // Stretches of rows of which nothing is excluded, with a row of which something is between them.
+  size_t done = 0;
+  std::span<const ExcludedEdge> excluded = drawRows.excluded;
+  while (!excluded.empty()) {
+    const uint32_t number = excluded.front().row;
+    const size_t at = number - drawRows.firstRow;
+    size_t edges = 1;
+    while (edges < excluded.size() && excluded[edges].row == number) ++edges;
+    drawWhole(view, own, draw, drawRows.rows.subspan(done, at - done), wantEdgeIds, out, scratch);
+    HoledRow row;
+    row.row = drawRows.rows[at];
+    row.key = nodeKey(draw.hopKey, view.originalIds[row.row], drawRows.occurrences.empty() ? 0 : drawRows.occurrences[at]);
+    drawHoled(view, own, draw, row, excluded.first(edges), wantEdgeIds, out, scratch);
+    excluded = excluded.subspan(edges);
+    done = at + 1;
+  }
+  drawWhole(view, own, draw, drawRows.rows.subspan(done), wantEdgeIds, out, scratch);
+  return absl::OkStatus();
 }
 
 template absl::Status drawNeighbors<uint32_t>(const PartitionedGraph&, int, const RelationDraw&,

@@ -7,6 +7,10 @@ namespace farhop::sampler {
 void SampledBatch::reset(size_t nodeTypes, size_t relationCount) {
   seeds.clear();
   seedIndex.clear();
+  otherSeeds.clear();
+  otherIndex.clear();
+  link = {};
+  excluded.clear();
   nodes.resize(nodeTypes);
   nodesByHop.resize(nodeTypes);
   relations.resize(relationCount);
@@ -16,7 +20,10 @@ void SampledBatch::reset(size_t nodeTypes, size_t relationCount) {
     relation.indptr.clear();
     relation.indices.clear();
     relation.edgeIds.clear();
+    relation.visits.clear();
   }
+  walks.clear();
+  restarted.clear();
   traffic = {};
 }
 

@@ -1,14 +1,12 @@
 #include "farhop/neighbor_loader.h"
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/random.h"
-#include "runtime/api/batch_core.h"
+#include "runtime/api/loader_core.h"
 #include "runtime/api/loader_options.h"
 #include "runtime/api/status_error.h"
-#include "sampler/batch_stream.h"
+#include "runtime/api/walk_options.h"
 #include "sampler/seed_set.h"
 
 namespace farhop {
@@ -16,50 +14,33 @@ namespace {
 
 using api::valueOrThrow;
 
-[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
-
-// A loader's position, as NeighborLoader::state() writes it: little-endian, fixed size.
-struct Position {
-  char magic[8] = {'F', 'H', 'P', 'L', 'O', 'A', 'D', '1'};
-  uint64_t fingerprint = 0;
-  uint64_t epoch = 0;
-  uint64_t step = 0;
-};
-
 }  // namespace
 
-struct NeighborLoader::Impl {
-  std::shared_ptr<GraphCore> core;
-  size_t hops = 0;
-  bool expandsAll = false;
-  bool edgeIds = false;
-  std::shared_ptr<const sampler::SamplingOptions> sampling;
-  std::chrono::milliseconds pullTimeout{0};
-  Position position;           // after the last batch handed out
-  bool restored = false;       // the next epoch of position.epoch starts at position.step
-  std::unique_ptr<sampler::BatchStream> stream;
-};
+struct NeighborLoader::Impl : api::LoaderCore {};
 
 NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options)
+    : NeighborLoader(graph, seeds, options,
+                     std::make_unique<sampler::SamplingOptions>(api::samplingOptions(*graph.core(), options))) {}
+
+NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options,
+                               std::unique_ptr<sampler::SamplingOptions> owned)
     : impl_(std::make_unique<Impl>()) {
   impl_->core = graph.core();
   const GraphCore& core = *impl_->core;
-  sampler::SamplingOptions sampling = api::samplingOptions(core, options);
+  sampler::SamplingOptions& sampling = *owned;
   const sampler::DealOptions deal = api::dealOptions(core, options);
   const int type = core.nodeType(seeds.nodeType());
+  api::checkWalkStart(core, sampling, type);
   sampler::SeedSet set = valueOrThrow(
-      seeds.isSplit_ ? sampler::seedSetOfSplit(*core.graph, seeds.name(), type, deal.deal)
-                     : sampler::seedSetOfIds(*core.graph, seeds.originalIds_, type, deal.deal));
+      seeds.isAll_     ? sampler::seedSetOfNodes(*core.graph, type, deal.deal)
+      : seeds.isSplit_ ? sampler::seedSetOfSplit(*core.graph, seeds.name(), type, deal.deal)
+                       : sampler::seedSetOfIds(*core.graph, seeds.originalIds_, type, deal.deal));
   sampler::SeedDealer dealer = valueOrThrow(sampler::SeedDealer::make(std::move(set), deal));
 
   uint64_t key = combineKey(hashName(seeds.nodeType() + "/" + seeds.name()), static_cast<uint64_t>(seeds.count()));
   for (int64_t id : seeds.originalIds_) key = combineKey(key, static_cast<uint64_t>(id));
   impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
-  impl_->hops = sampling.fanouts.size();
-  impl_->expandsAll = options.expand == Expand::kAll;
-  impl_->edgeIds = options.edgeIds;
-  impl_->sampling = std::make_shared<const sampler::SamplingOptions>(sampling);
-  impl_->pullTimeout = options.requestTimeout;
+  impl_->configure(options, sampling);
   impl_->stream = std::make_unique<sampler::BatchStream>(
       core.graph, core.session->agent(), std::move(dealer), std::move(sampling),
       sampler::StreamOptions{options.samplerThreads, options.batchesUnderWay}, core.metrics);
@@ -72,54 +53,16 @@ NeighborLoader& NeighborLoader::operator=(NeighborLoader&&) noexcept = default;
 int64_t NeighborLoader::numBatches() const { return static_cast<int64_t>(impl_->stream->dealer().numSteps()); }
 
 NeighborLoader::Epoch NeighborLoader::epoch(int64_t epoch) {
-  if (epoch < 0) refuse(absl::StrCat("epoch ", epoch, " is negative"));
-  if (*impl_->core->left) {
-    throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job; iterate before Runtime::leave()");
-  }
-  Position& position = impl_->position;
-  const bool resumes = std::exchange(impl_->restored, false) && position.epoch == static_cast<uint64_t>(epoch);
-  if (!resumes) position.step = 0;
-  position.epoch = static_cast<uint64_t>(epoch);
-  impl_->stream->start(position.epoch, position.step);
+  impl_->start(epoch);
   return Epoch(this);
 }
 
-std::string NeighborLoader::state() const {
-  return std::string(reinterpret_cast<const char*>(&impl_->position), sizeof(Position));
-}
-
-int64_t NeighborLoader::restore(const std::string& state) {
-  Position position;
-  if (state.size() != sizeof(position) || state.compare(0, sizeof(position.magic), position.magic, sizeof(position.magic)) != 0) {
-    refuse(absl::StrCat("restore: these ", state.size(), " bytes are no loader's state"));
-  }
-  std::memcpy(static_cast<void*>(&position), state.data(), sizeof(position));
-  if (position.fingerprint != impl_->position.fingerprint) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                "restore: the state is of another store, seeds, loader options or number of processes; continue with "
-                "the same, or start with the next whole epoch");
-  }
-  if (position.step > impl_->stream->dealer().numSteps()) refuse("restore: the state's step is beyond the epoch");
-  impl_->position = position;
-  impl_->restored = true;
-  return static_cast<int64_t>(position.epoch);
-}
+std::string NeighborLoader::state() const { return impl_->state(); }
+int64_t NeighborLoader::restore(const std::string& state) { return impl_->restore(state); }
 
 bool NeighborLoader::next(Batch* batch) {
-  const absl::Status failure = impl_->core->session->failure().status();
-  api::okOrThrow(failure);
-  auto sampled = impl_->stream->next();
-  if (!sampled.ok()) throw api::toError(impl_->core->explained(sampled.status()));
-  if (*sampled == nullptr) return false;
-  auto core = std::make_shared<BatchCore>();
-  core->graph = impl_->core;
-  core->sampled = sampler::BatchPool::share(impl_->stream->pool(), std::move(*sampled));
-  core->hops = impl_->hops;
-  core->expandsAll = impl_->expandsAll;
-  core->hasEdgeIds = impl_->edgeIds;
-  core->sampling = impl_->sampling;
-  core->pullTimeout = impl_->pullTimeout;
-  impl_->position.step = core->sampled->step + 1;
+  std::shared_ptr<BatchCore> core = impl_->next();
+  if (core == nullptr) return false;
   *batch = Batch(std::move(core));
   return true;
 }

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/metrics.h"
+#include "sampler/edge_lookup.h"
 #include "sampler/edge_reader.h"
 #include "sampler/edge_wire.h"
 #include "sampler/feature_service.h"
@@ -70,6 +71,9 @@ class SamplerWireFuzz : public ::testing::Test {
     request.runs = {{0, 0, 3, 0}, {0, 1, 2, 0}};
     request.rows = {0, 5, 1, 2, 2};
     request.wantEdgeIds = !one;
+    for (uint32_t d = 0; d < request.draws.size(); ++d) {
+      for (uint64_t source : {1, 2, 40}) request.excluded.push_back({d, 3, source});
+    }
     return request;
   }
 
@@ -90,6 +94,18 @@ TEST_F(SamplerWireFuzz, NeighbourRequestsAreRefusedOrServed) {
     for (const auto& draw : request->draws) drawn += draw.fanout > 0 ? static_cast<uint64_t>(draw.fanout) * request->rows.size() : 0;
     if (drawn > 100'000) continue;
     served += serveNeighbors(*request, *graph_).ok() ? 1 : 0;
+  }
+  EXPECT_GT(served, kRounds / 10);
+}
+
+TEST_F(SamplerWireFuzz, LookupsOfEdgesAreRefusedOrServed) {
+  const auto valid = sampler::encodeEdgeLookup({1, {{0, 3}, {1, 2}}, {4, 5, 6, 7, 8}, {0, 1, 2, 0, 1}});
+  int served = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto request = sampler::decodeEdgeLookup(mutated(valid), *graph_);
+    if (!request.ok()) continue;
+    ASSERT_EQ(serveEdgeLookup(*request, *graph_).size(), request->rows.size());
+    ++served;
   }
   EXPECT_GT(served, kRounds / 10);
 }
@@ -115,7 +131,13 @@ TEST_F(SamplerWireFuzz, RequestsForDrawnEdgesAreRefusedOrServed) {
     const auto indptr = graph_->shard(static_cast<int>(run.partition))->relation(drawnFrom).indptr;
     for (uint32_t i = 0; i < run.count; ++i, ++row) {
       const uint32_t at = request.rows.rows[row];
-      request.header.edges += std::min<uint64_t>(3, indptr[at + 1] - indptr[at]);
+      const auto& neighbors = graph_->shard(static_cast<int>(run.partition))->relation(drawnFrom).neighbors32;
+      uint64_t left = 0;
+      for (uint64_t e = indptr[at]; e < indptr[at + 1]; ++e) {
+        const bool excluded = row == 3 && (neighbors[e] == 1 || neighbors[e] == 2 || neighbors[e] == 40);
+        left += excluded ? 0 : 1;
+      }
+      request.header.edges += std::min<uint64_t>(3, left);
     }
   }
   ASSERT_GT(request.header.edges, 3u);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "sampler/row_holes.h"
 
 namespace farhop::sampler {
 namespace {
@@ -165,6 +166,89 @@ TEST(SampleUniformWithReplacement, MakesEveryPairEquallyLikely) {
   double chi = 0;
   for (int count : counts) chi += std::pow(count - kDraws / 25.0, 2) / (kDraws / 25.0);
   EXPECT_LT(chi, 51.2);
+}
+
+// Against a plain search: rows around the width of the compares, few sources and many, repeats in both.
+template <typename Id>
+void expectAllHoles() {
+  KeyedRandom random(31);
+  PositionSet scratch;
+  std::vector<uint64_t> holes;
+  for (int round = 0; round < 2'000; ++round) {
+    std::vector<Id> neighbors(random.below(70));
+    for (Id& neighbor : neighbors) neighbor = static_cast<Id>(random.below(40) + (random.below(2) << 31));
+    std::vector<uint64_t> sources(1 + random.below(round % 2 == 0 ? 8 : 30));
+    for (uint64_t& source : sources) source = random.below(40) + (random.below(2) << 31);
+    const uint64_t from = random.below(neighbors.size() + 1), to = from + random.below(neighbors.size() - from + 1);
+    std::vector<uint64_t> expected;
+    for (uint64_t e = from; e < to; ++e) {
+      if (std::find(sources.begin(), sources.end(), neighbors[e]) != sources.end()) expected.push_back(e);
+    }
+    CsrView<Id> view;
+    view.neighbors = neighbors.data();
+    findHoles(view, from, to, sources, &holes, &scratch);
+    ASSERT_EQ(holes, expected);
+  }
+}
+
+TEST(FindHoles, FindsEveryEdgeFromTheSources) {
+  expectAllHoles<uint32_t>();
+  expectAllHoles<uint64_t>();
+}
+
+// A source that no 32-bit id is must not be taken for its lower half.
+TEST(FindHoles, FindsNothing_WhenASourceIsTooWideForTheRow) {
+  const uint32_t neighbors[] = {1, 2, 3};
+  CsrView<uint32_t> view;
+  view.neighbors = neighbors;
+  PositionSet scratch;
+  std::vector<uint64_t> holes;
+  const std::vector<uint64_t> sources = {(uint64_t{1} << 32) + 2};
+  findHoles(view, 0, 3, sources, &holes, &scratch);
+  EXPECT_TRUE(holes.empty());
+}
+
+// The same bits as from a row that never had the edges, for every kind of uniform draw.
+TEST(SampleUniform, OfARowWithHoles_IsTheDrawOfTheRowWithoutThem) {
+  KeyedRandom random(5);
+  PositionSet scratch;
+  for (int round = 0; round < 300; ++round) {
+    const uint64_t before = random.below(5), degree = random.below(120);
+    std::vector<uint32_t> all(before + degree), left;
+    std::vector<uint64_t> allIds(all.size()), leftIds, holes;
+    for (uint64_t e = 0; e < all.size(); ++e) {
+      all[e] = static_cast<uint32_t>(e * 3), allIds[e] = e + 500;
+      if (e < before) continue;
+      if (random.below(4) == 0) {
+        holes.push_back(e);
+      } else {
+        left.push_back(all[e]);
+        leftIds.push_back(allIds[e]);
+      }
+    }
+    const uint64_t originalIds[] = {77};
+    const uint64_t indptr[] = {0, left.size()};
+    const uint32_t rows[] = {0};
+    const CsrView<uint32_t> whole{nullptr, all.data(), allIds.data(), nullptr, 1};
+    const CsrView<uint32_t> reduced{indptr, left.data(), leftIds.data(), originalIds, 1};
+    const uint64_t hop = hopKey(1, 2, static_cast<uint64_t>(round), 0, Purpose::kTest, 4);
+    for (int64_t fanout : {-1, 0, 1, 7, 15, 32, 49, 100, 500}) {
+      for (bool replace : {false, true}) {
+        DrawnNeighbors<uint32_t> expected, drawn;
+        const HoledRow row{0, nodeKey(hop, 77), before, left.size(), holes};
+        if (replace) {
+          sampleUniformWithReplacement(reduced, rows, hop, fanout, true, &expected, &scratch);
+          sampleUniformWithReplacement(whole, row, fanout, true, &drawn, &scratch);
+        } else {
+          sampleUniform(reduced, rows, hop, fanout, true, &expected, &scratch);
+          sampleUniform(whole, row, fanout, true, &drawn, &scratch);
+        }
+        ASSERT_EQ(drawn.counts, expected.counts) << "fanout " << fanout;
+        ASSERT_EQ(drawn.neighbors, expected.neighbors);
+        ASSERT_EQ(drawn.edgeIds, expected.edgeIds);
+      }
+    }
+  }
 }
 
 }  // namespace

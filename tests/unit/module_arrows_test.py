@@ -23,6 +23,8 @@ KERNELS = {
     "sampler/kernels_uniform.cpp",
     "sampler/kernels_replacement.cpp",
     "sampler/kernels_weighted.cpp",
+    "sampler/row_holes.cpp",
+    "sampler/row_holes.h",
     "sampler/relabel.h",
 }
 MODULES = set(ALLOWED) - {"examples"} | {"farhop", "tests", "benchmarks"}

@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "sampler/edge_lookup.h"
 #include "sampler/neighbor_service.h"
 #include "tests/fixture_graphs.h"
 #include "tests/temporary_directory.h"
@@ -164,10 +165,58 @@ TEST_F(NeighborWire, RefusesMoreDrawsWithReplacementThanABlockHolds) {
   EXPECT_FALSE(decodeNeighborRequest(received(encodeNeighborRequest(request)), *graph_).ok());
 }
 
+// Every pair of nodes of partition 0, against the relation itself.
+TEST_F(NeighborWire, AnswersWhichPairsAreEdges) {
+  const auto& edges = graph_->shard(0)->relation(1);  // user:likes:item
+  EdgeLookupRequest request{1, {}, {}, {}};
+  std::vector<uint8_t> expected;
+  for (uint32_t row = 0; row < edges.rows(); ++row) {
+    for (uint64_t source = 0; source < 60; ++source) {
+      const auto* from = edges.neighbors32.data() + edges.indptr[row];
+      const auto* to = edges.neighbors32.data() + edges.indptr[row + 1];
+      expected.push_back(std::find(from, to, source) != to ? 1 : 0);
+      request.sources.push_back(source);
+      request.rows.push_back(row);
+    }
+  }
+  request.sources.push_back(uint64_t{1} << 40);  // no node
+  request.rows.push_back(0);
+  expected.push_back(0);
+  const uint32_t count = static_cast<uint32_t>(request.rows.size());
+  request.runs = {{0, count - 7}, {0, 7}};
+  auto decoded = decodeEdgeLookup(received(encodeEdgeLookup(request)), *graph_);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(serveEdgeLookup(*decoded, *graph_), expected);
+  EXPECT_GT(std::count(expected.begin(), expected.end(), 1), 20);
+}
+
+TEST_F(NeighborWire, RefusesALookupThatDoesNotFitTheGraph) {
+  const auto refused = [&](auto&& spoil) {
+    EdgeLookupRequest request{1, {{0, 3}}, {4, 5, 6}, {0, 1, 2}};
+    spoil(request);
+    return decodeEdgeLookup(received(encodeEdgeLookup(request)), *graph_).status();
+  };
+  EXPECT_TRUE(refused([](EdgeLookupRequest&) {}).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.relation = 3; }).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.runs[0].partition = 2; }).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.runs[0].count = 2; }).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.runs[0].count = 4; }).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.runs.push_back({0, 0xFFFFFFFF}); }).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.rows[1] = 10'000; }).ok());
+  EXPECT_EQ(refused([](EdgeLookupRequest& r) { r.runs[0].partition = 1; }).code(), absl::StatusCode::kFailedPrecondition);
+  const auto whole = encodeEdgeLookup({1, {{0, 3}}, {4, 5, 6}, {0, 1, 2}});
+  for (size_t bytes = 0; bytes < whole[0].bytes; ++bytes) {
+    rpc::OutArray cut = whole[0];
+    cut.bytes = bytes;
+    EXPECT_FALSE(decodeEdgeLookup(received({cut}), *graph_).ok()) << bytes << " bytes";
+  }
+}
+
 // Random damage to requests and replies: an answer, never a crash or a read out of bounds (ASan runs this).
 TEST_F(NeighborWire, AnswersAnyDamage) {
   std::mt19937 random(99);
-  const auto request = validRequest();
+  auto request = validRequest();
+  request.excluded = {{0, 1, 10}, {0, 1, 11}, {0, 3, 12}, {1, 4, 13}, {2, 5, 14}, {2, 6, 15}};
   const auto sent = encodeNeighborRequest(request);
   const auto reply = *serveNeighbors(request, *graph_);
   const auto damage = [&](std::vector<rpc::Bytes> arrays) {
