@@ -185,6 +185,52 @@ TEST_P(EdgeFeaturesByLayout, AreFound_WhereNodesHaveThousandsOfEdges) {
   expectFeaturesOfDrawnEdges(*machines, last(), {DrawKind::kUniform, {40, 3}});
 }
 
+// Samples one batch of three seeds without the edges `excluded`.
+std::shared_ptr<const sampler::SampledBatch> sampleWithout(SamplingCluster& cluster, int machine,
+                                                           const std::vector<sampler::ExcludedPair>& excluded,
+                                                           const sampler::SamplingOptions& options) {
+  TestMachine& self = cluster.machine(machine);
+  Executor executor("test", 1);
+  const sampler::BatchSampler sampler(self.graph, self.agent.get(), &executor, options);
+  sampler::BatchWorkspace workspace(*self.graph);
+  sampler::BatchRequest request;
+  for (uint64_t id : {0, 1, 2}) request.seeds.push_back(cluster.gid(0, id));
+  request.excluded = excluded;
+  using Result = absl::StatusOr<std::unique_ptr<sampler::SampledBatch>>;
+  std::promise<Result> done;
+  startTask<Result>(sampler.sample(std::move(request), &workspace), [&](Result result) { done.set_value(std::move(result)); });
+  Result result = done.get_future().get();
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? *std::move(result) : nullptr;
+}
+
+TEST_P(EdgeFeaturesByLayout, LeaveOutWhatTheBatchLeftOut) {
+  const auto machines = cluster({});
+  const sampler::PartitionedGraph& graph = *machines->machine(last()).graph;
+  auto plain = std::make_shared<sampler::SamplingOptions>(optionsOf(machines->store().schema(), {DrawKind::kUniform, {6, 3}}));
+  auto carrying = std::make_shared<sampler::SamplingOptions>(*plain);
+  carrying->edgeIds = true;
+  // Of each seed's drawn edges every second one.
+  const auto whole = sampleWithout(*machines, last(), {}, *carrying);
+  ASSERT_NE(whole, nullptr);
+  std::vector<sampler::ExcludedPair> excluded;
+  for (uint32_t row = 0; row < 3; ++row) {
+    for (uint32_t e = whole->relations[0].indptr[row]; e < whole->relations[0].indptr[row + 1]; e += 2) {
+      excluded.push_back({0, whole->nodes[0][row], whole->nodes[0][whole->relations[0].indices[e]]});
+    }
+  }
+  const EdgeRange range{sampleWithout(*machines, last(), excluded, *plain), plain, 0, 0, 2};
+  const EdgeRange truth{sampleWithout(*machines, last(), excluded, *carrying), carrying, 0, 0, 2};
+  ASSERT_TRUE(range.batch && truth.batch);
+  const std::vector<uint64_t> expected = sampler::carriedEdgeIds(graph, truth);
+  EXPECT_NE(expected, sampler::carriedEdgeIds(graph, {whole, carrying, 0, 0, 2}));
+  PulledEdges pulled;
+  const absl::Status status = pull(*machines, last(), range, true, true, &pulled);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(pulled.ids, expected);
+  for (size_t e = 0; e < expected.size(); ++e) ASSERT_EQ(pulled.features[e], fixtureEdgeFeature(0, expected[e]));
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, EdgeFeaturesByLayout, ::testing::ValuesIn(kLayouts), [](const auto& layout) {
   return absl::StrCat(layout.param.parts, "On", layout.param.machines);
 });
