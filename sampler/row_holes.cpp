@@ -19,7 +19,7 @@ void sumWeights(const WeightView& weights, const HoledRow& row, std::vector<Keye
   double sum = 0;
   const uint64_t* hole = row.holes.data();
   const uint64_t* const lastHole = hole + row.holes.size();
-  for (uint64_t e = row.from; e < row.from + row.degree + row.holes.size(); ++e) {
+  for (uint64_t e = row.from; e < row.to(); ++e) {
     if (hole != lastHole && *hole == e) {
       ++hole;
       continue;
@@ -106,7 +106,7 @@ void sampleWeightedWithReplacement(const CsrView<Id>& view, const WeightView& we
     // on holes before. Where nearly all weight is in holes, sums take over.
     uint64_t edge = kNoEdge;
     for (int tries = summed ? 0 : kTableTries; tries > 0 && edge == kNoEdge; --tries) {
-      edge = resolve(weights.slots, drawSlot(&random, row.from, row.degree + row.holes.size()), row.from);
+      edge = resolve(weights.slots, drawSlot(&random, row.from, row.edges()), row.from);
       if (edge == kNoEdge) break;  // no weight in the whole row
       if (row.isHole(edge)) edge = kNoEdge;
     }
@@ -124,9 +124,23 @@ void sampleWeightedWithReplacement(const CsrView<Id>& view, const WeightView& we
   appendEdges(view, offsets, wantEdgeIds, out);
 }
 
+template <typename Id>
+void sampleLast(const CsrView<Id>& view, const HoledRow& row, int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out,
+                PositionSet* scratch) {
+  std::vector<uint64_t>& offsets = scratch->positions;
+  offsets.clear();
+  const uint64_t count = fanout < 0 ? row.degree : std::min(row.degree, static_cast<uint64_t>(fanout));
+  for (uint64_t position = row.degree - count; position < row.degree; ++position) {
+    offsets.push_back(row.offsetOf(position));
+  }
+  out->counts.push_back(static_cast<uint32_t>(count));
+  appendEdges(view, offsets, wantEdgeIds, out);
+}
+
 #define FARHOP_FOR_ID(Id)                                                                                              \
   template void findHoles<Id>(const CsrView<Id>&, uint64_t, uint64_t, std::span<const uint64_t>,                       \
                               std::vector<uint64_t>*, PositionSet*);                                                   \
+  template void sampleLast<Id>(const CsrView<Id>&, const HoledRow&, int64_t, bool, DrawnNeighbors<Id>*, PositionSet*);  \
   template void sampleUniform<Id>(const CsrView<Id>&, const HoledRow&, int64_t, bool, DrawnNeighbors<Id>*,             \
                                   PositionSet*);                                                                       \
   template void sampleUniformWithReplacement<Id>(const CsrView<Id>&, const HoledRow&, int64_t, bool,                   \

@@ -36,7 +36,10 @@ std::vector<std::shared_ptr<const sampler::SampledBatch>> sample(SamplingCluster
                                                                  const sampler::SamplingOptions& options) {
   TestMachine& self = cluster.machine(machine);
   sampler::SeedSet set;
-  for (uint64_t seed : seeds) set.all.push_back(cluster.gid(0, seed));
+  for (uint64_t seed : seeds) {
+    set.all.push_back(cluster.gid(0, seed));
+    if (options.temporal) set.times.push_back(fixtureEdgeTime(0, seed * 7));
+  }
   sampler::DealOptions deal;
   deal.batchSize = 8;
   deal.shuffle = false;
@@ -85,6 +88,7 @@ struct Kinds {
   DrawKind kind = DrawKind::kUniform;
   std::vector<int64_t> fanouts;  // by hop
   Expand expand = Expand::kNew;
+  bool temporal = false;
 };
 
 sampler::SamplingOptions optionsOf(const partition::Schema& schema, const Kinds& kinds) {
@@ -96,6 +100,7 @@ sampler::SamplingOptions optionsOf(const partition::Schema& schema, const Kinds&
     if (!weighs || schema.relations[r].reverseOf < 0) options.kinds[r].kind = kinds.kind;
   }
   options.expand = kinds.expand;
+  options.disjoint = options.temporal = kinds.temporal;
   options.seed = 11;
   return options;
 }
@@ -162,13 +167,18 @@ TEST_P(EdgeFeaturesByLayout, AreThoseOfTheDrawnEdges_InEveryKindOfDraw) {
   fixture.heterogeneous = true;
   fixture.addReverse = true;
   fixture.edges = 120;
+  fixture.edgeTimes = true;
   const auto machines = cluster(fixture);
   const Kinds cases[] = {{DrawKind::kUniform, {3, 2}},
                          {DrawKind::kUniform, {-1, 0, 2}},
                          {DrawKind::kUniform, {3, 2}, Expand::kAll},
                          {DrawKind::kUniformWithReplacement, {4, 2}},
                          {DrawKind::kWeighted, {3, 2}},
-                         {DrawKind::kWeightedWithReplacement, {3, 2}, Expand::kAll}};
+                         {DrawKind::kWeightedWithReplacement, {3, 2}, Expand::kAll},
+                         {DrawKind::kUniform, {3, 2}, Expand::kNew, true},
+                         {DrawKind::kMostRecent, {3, 2}, Expand::kAll, true},
+                         {DrawKind::kLabor, {3, 2}},
+                         {DrawKind::kLaborPoisson, {3, 2}}};
   for (const Kinds& kinds : cases) expectFeaturesOfDrawnEdges(*machines, last(), kinds);
 }
 
