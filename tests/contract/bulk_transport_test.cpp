@@ -364,7 +364,7 @@ TEST_P(BulkTransports, UseNoProcessor_WhileTheyAreIdle) {
   };
   const auto before = used();
   std::this_thread::sleep_for(milliseconds(300));
-  EXPECT_LT(used() - before, 10'000);  // microseconds, of both
+  EXPECT_LT(used() - before, 20'000);  // microseconds, of both; a thread that spins takes 300'000
 }
 
 TEST_P(BulkTransports, TellAtTheDeadline_ThatNobodyAnswers) {
