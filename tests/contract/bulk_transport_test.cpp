@@ -50,17 +50,25 @@ class BulkTransports : public ::testing::TestWithParam<Kind> {
   }
 };
 
+const auto nameOf = [](const auto& instance) { return instance.param.name; };
 INSTANTIATE_TEST_SUITE_P(
     All, BulkTransports,
-    ::testing::Values(Kind{"InProcess"}, Kind{"Tcp", true, "tcp"}, Kind{"TcpIpv6", true, "tcp", "::1"},
+    ::testing::Values(Kind{"InProcess"}, Kind{"Tcp", true, "tcp"},
                       // Virtual addresses, allocated memory and the provider's keys at once: what ofi_rxm allows.
-                      Kind{"TcpBasicRegistration", true, "tcp", "127.0.0.1", FI_MR_BASIC},
+                      Kind{"TcpBasicRegistration", true, "tcp", "127.0.0.1", FI_MR_BASIC}),
+    nameOf);
+// What differs here is libfabric's, which the sanitizers do not see.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+INSTANTIATE_TEST_SUITE_P(
+    More, BulkTransports,
+    ::testing::Values(Kind{"TcpIpv6", true, "tcp", "::1"},
                       Kind{"TcpLocalRegistration", true, "tcp", "127.0.0.1", FI_MR_LOCAL},
                       Kind{"TcpAllocatedRegistration", true, "tcp", "127.0.0.1", FI_MR_ALLOCATED},
                       // Without ofi_rxm, each by itself.
                       Kind{"NetVirtualAddresses", true, "net", "127.0.0.1", FI_MR_VIRT_ADDR},
                       Kind{"NetProviderKeys", true, "net", "127.0.0.1", FI_MR_PROV_KEY}),
-    [](const auto& instance) { return instance.param.name; });
+    nameOf);
+#endif
 
 TEST_P(BulkTransports, WriteBytesToTheirPlace_AndTellTheDataOnce) {
   auto members = group(2);
@@ -324,11 +332,11 @@ TEST_P(BulkTransports, BoundWhatWaits) {
     options.maxQueuedPerPeer = 4;
     options.maxInFlightPerPeer = 1;
   });
-  auto local = registered(*members[0].transport, makeBlock(8 << 20));
-  auto remote = exposed(*members[1].transport, makeBlock(8 << 20));
+  auto local = registered(*members[0].transport, makeBlock(2 << 20));
+  auto remote = exposed(*members[1].transport, makeBlock(2 << 20));
   std::vector<BulkEnd> ends(60);
   for (BulkEnd& end : ends) {
-    members[0].transport->write({.peer = 1, .local = local, .bytes = 8 << 20, .remote = remote->remote(),
+    members[0].transport->write({.peer = 1, .local = local, .bytes = 2 << 20, .remote = remote->remote(),
                                  .deadline = bulkSoon()}, end.done());
   }
   int fine = 0, refused = 0;
