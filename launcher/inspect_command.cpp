@@ -41,18 +41,25 @@ std::string schemaTables(const partition::GraphStore& store) {
   for (const partition::NodeType& type : schema.nodeTypes) {
     types.push_back({type.name, formatCount(type.count), featuresText(type.features)});
   }
-  std::vector<std::vector<std::string>> relations = {{"relation", "edges", "reverse of", "features"}};
+  std::vector<std::vector<std::string>> relations = {
+      {"relation", "edges", "reverse of", "times", "weights", "features"}};
   for (size_t r = 0; r < schema.relations.size(); ++r) {
     const partition::Relation& relation = schema.relations[r];
     relations.push_back({schema.relationText(static_cast<int>(r)), formatCount(relation.count),
                          relation.reverseOf < 0 ? "-" : schema.relations[relation.reverseOf].name,
+                         timesText(schema, static_cast<int>(r)),
+                         relation.weightFeature.empty() ? "-" : relation.weightFeature,
                          featuresText(relation.features)});
   }
   std::string text = formatTable(types) + "\n" + formatTable(relations);
-  if (store.splits().empty()) return text;
-  std::vector<std::vector<std::string>> splits = {{"split", "node type", "seeds"}};
+  if (store.splits().empty() && store.edgeSplits().empty()) return text;
+  std::vector<std::vector<std::string>> splits = {{"split", "of", "seeds", "labels"}};
   for (const partition::SplitInfo& split : store.splits()) {
-    splits.push_back({split.name, schema.nodeTypes[split.nodeType].name, formatCount(split.count)});
+    splits.push_back({split.name, schema.nodeTypes[split.nodeType].name, formatCount(split.count), "-"});
+  }
+  for (const partition::EdgeSplitInfo& split : store.edgeSplits()) {
+    splits.push_back({split.name, schema.relationText(split.relation), formatCount(split.count),
+                      split.labels ? std::string(dtypeName(split.labels->dtype)) : "-"});
   }
   return text + "\n" + formatTable(splits);
 }
@@ -113,6 +120,8 @@ void printJson(const partition::GraphStore& store, const StoreSummary& summary,
                      {"edges", schema.relations[r].count}};
     const int forward = schema.relations[r].reverseOf;
     if (forward >= 0) relation["reverse_of"] = schema.relationText(forward);
+    if (schema.hasTimes(static_cast<int>(r))) relation["times"] = timesText(schema, static_cast<int>(r));
+    if (schema.hasWeights(static_cast<int>(r))) relation["weights"] = schema.relations[r].weightFeature;
     relation["features"] = featuresJson(schema.relations[r].features);
     relations.push_back(std::move(relation));
   }
@@ -120,6 +129,13 @@ void printJson(const partition::GraphStore& store, const StoreSummary& summary,
   for (const partition::SplitInfo& split : store.splits()) {
     splits.push_back(
         {{"name", split.name}, {"node_type", schema.nodeTypes[split.nodeType].name}, {"seeds", split.count}});
+  }
+  Json& edgeSplits = json["edge_splits"] = Json::array();
+  for (const partition::EdgeSplitInfo& split : store.edgeSplits()) {
+    edgeSplits.push_back({{"name", split.name},
+                          {"relation", schema.relationText(split.relation)},
+                          {"seeds", split.count},
+                          {"labels", split.labels.has_value()}});
   }
   json.update(summaryJson(summary));
   if (verified != nullptr) {

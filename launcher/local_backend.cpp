@@ -1,7 +1,10 @@
 #include "launcher/local_backend.h"
 
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "launcher/job.h"
 #include "launcher/process.h"
@@ -30,6 +33,17 @@ absl::StatusOr<LocalJob> prepare(const RunOptions& options) {
   return job;
 }
 
+// On which a trainer hears of the others' ends.
+struct SocketPair {
+  FileDescriptor ours, theirs;
+};
+
+absl::StatusOr<SocketPair> makeSocketPair() {
+  int fds[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) return errnoStatus("socketpair", errno);
+  return SocketPair{FileDescriptor(fds[0]), FileDescriptor(fds[1])};
+}
+
 absl::StatusOr<JobProcess> startOne(const RunOptions& options, const std::string& trainer, LocalJob& job,
                                     const Terminals& terminals, int machine, int proc) {
   FARHOP_ASSIGN_OR_RETURN(OutputPump output, OutputPump::open(absl::StrCat("m", machine, " p", proc),
@@ -41,18 +55,26 @@ absl::StatusOr<JobProcess> startOne(const RunOptions& options, const std::string
   contract.masterPort = job.ports.base;
   FileDescriptor& listener = job.ports.listeners[static_cast<size_t>(proc)];
   if (machine == 0) contract.masterFd = listener.get();
+  SocketPair news;
+  if (contract.worldSize() > 1) {
+    FARHOP_ASSIGN_OR_RETURN(news, makeSocketPair());
+    contract.launcherFd = news.theirs.get();
+  }
   SpawnRequest request;
   request.program = trainer;
   request.arguments = options.command;
   request.environment = trainerEnvironment(options, contract);
   request.workingDirectory = options.workingDirectory;
-  request.inheritedFd = contract.masterFd;
+  for (const int fd : {contract.masterFd, contract.launcherFd}) {
+    if (fd >= 0) request.inheritedFds.push_back(fd);
+  }
   request.openFiles = job.openFiles;
   FARHOP_ASSIGN_OR_RETURN(Process process, Process::spawn(request));
   // The trainer's own from here on: when it ends, connecting to its port is refused rather than left waiting.
   if (machine == 0) listener.reset();
   output.attach(process.takeOut(), process.takeErr());
-  return JobProcess{machine, proc, std::move(process), std::move(output), std::nullopt};
+  return JobProcess{machine, proc, kLocalAddress, std::move(process), std::move(output), std::move(news.ours),
+                    std::nullopt};
 }
 
 absl::StatusOr<std::vector<JobProcess>> startAll(const RunOptions& options, const std::string& trainer,

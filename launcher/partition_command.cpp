@@ -13,6 +13,7 @@
 #include "partition/dataset.h"
 #include "partition/graph_store.h"
 #include "partition/partitioner.h"
+#include "partition/sampling_features.h"
 #include "partition/store_writer.h"
 
 namespace farhop::launcher {
@@ -26,6 +27,7 @@ struct PartitionArguments {
   std::string method = "metis";
   std::string task;
   std::string jsonFile;
+  partition::SamplingFeatureNames sampling;
   partition::PartitionOptions options;
   bool addReverse = false;
   bool force = false;
@@ -84,6 +86,21 @@ void printResult(const PartitionArguments& arguments, const partition::GraphStor
             << summaryTable(summary) << std::flush;
 }
 
+// What was declared for sampling, a line per relation.
+void printSamplingFeatures(const partition::GraphStore& store, const std::vector<uint64_t>& zeroWeights) {
+  const partition::Schema& schema = store.schema();
+  for (int r = 0; r < static_cast<int>(schema.relations.size()); ++r) {
+    if (schema.hasTimes(r)) std::cout << "times        " << schema.relationText(r) << ": " << timesText(schema, r) << "\n";
+  }
+  for (int r = 0; r < static_cast<int>(zeroWeights.size()); ++r) {
+    if (!schema.hasWeights(r)) continue;
+    std::cout << "weights      " << schema.relationText(r) << ": " << schema.relations[r].weightFeature << ", "
+              << formatCount(zeroWeights[static_cast<size_t>(r)]) << " of " << formatCount(schema.relations[r].count)
+              << " edges have weight 0 and are never drawn by it\n";
+  }
+  std::cout << std::flush;
+}
+
 absl::Status writeJson(const PartitionArguments& arguments, const partition::GraphStore& store,
                        const StoreSummary& summary, const Seconds& times) {
   nlohmann::ordered_json json;
@@ -110,6 +127,8 @@ absl::Status runPartition(PartitionArguments arguments) {
   progress(absl::StrCat("reading ", arguments.raw));
   FARHOP_ASSIGN_OR_RETURN(partition::Dataset dataset,
                           partition::readDataset(arguments.raw, {arguments.task}));
+  FARHOP_RETURN_IF_ERROR(partition::declareSamplingFeatures(arguments.sampling, &dataset));
+  const std::vector<uint64_t> zeroWeights = partition::countZeroWeights(dataset);
   times.read = watch.lap();
 
   progress(absl::StrCat("assigning nodes to ", arguments.options.parts, " partitions by ", arguments.method));
@@ -130,6 +149,7 @@ absl::Status runPartition(PartitionArguments arguments) {
   FARHOP_ASSIGN_OR_RETURN(auto store, partition::GraphStore::open(arguments.out));
   const StoreSummary summary = summarizeStore(*store);
   printResult(arguments, *store, summary, times);
+  printSamplingFeatures(*store, zeroWeights);
   return arguments.jsonFile.empty() ? absl::OkStatus() : writeJson(arguments, *store, summary, times);
 }
 
@@ -142,7 +162,8 @@ void addPartitionCommand(CLI::App& app, int* exitCode) {
   command->footer(
       "Examples:\n"
       "  farhop partition data/debian --out store --parts 2 --add-reverse\n"
-      "  farhop partition raw/metadata.yaml --out store --parts 8 --method random --json figures.json");
+      "  farhop partition raw/metadata.yaml --out store --parts 8 --method random --json figures.json\n"
+      "  farhop partition raw --out store --parts 4 --add-reverse --times timestamp --weights rating");
   command->add_option("RAW", arguments->raw, "Data set: a directory with metadata.yaml, or that file")
       ->required();
   command->add_option("--out", arguments->out, "Directory of the store to write")->required();
@@ -157,8 +178,17 @@ void addPartitionCommand(CLI::App& app, int* exitCode) {
                     "Also give every partition its share of the train seeds (the default)");
   command->add_flag("--add-reverse", arguments->addReverse,
                     "Add a relation rev_NAME for every relation NAME");
+  command->add_option("--times", arguments->sampling.times,
+                      "Edge feature that holds times: relations that have it can be sampled by time. Node types with a "
+                      "feature of this name have times too (see --node-times). One integer per row");
+  command->add_option("--node-times", arguments->sampling.nodeTimes,
+                      "Node feature that holds times: an edge is visible from its own and its source node's time on. "
+                      "Without it, the name given to --times");
+  command->add_option("--weights", arguments->sampling.weights,
+                      "Edge feature that holds sampling weights, one number per edge, checked here: finite and not "
+                      "negative. Also makes reverse relations weighted");
   command->add_option("--task", arguments->task,
-                      "Task whose sets become splits; the first one if not given, or none");
+                      "Task whose sets, of nodes or edges, become splits; the first one if not given, or none");
   command->add_flag("--force", arguments->force, "Replace the store if there is one");
   command->add_option("--json", arguments->jsonFile, "Also write the figures to this file");
   command->callback([arguments, exitCode] {

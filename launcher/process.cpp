@@ -55,7 +55,7 @@ struct ChildPlan {
   char* const* environment;
   const char* workingDirectory;
   int null, out, err, failure;
-  int inheritedFd;
+  const std::vector<int>& inheritedFds;
   const rlimit* openFiles;
   pid_t parent;
 };
@@ -76,7 +76,9 @@ struct ChildPlan {
       ::dup2(plan.err, STDERR_FILENO) < 0) {
     fail(ChildFailure::kOther);
   }
-  if (plan.inheritedFd >= 0 && ::fcntl(plan.inheritedFd, F_SETFD, 0) != 0) fail(ChildFailure::kOther);
+  for (const int fd : plan.inheritedFds) {
+    if (::fcntl(fd, F_SETFD, 0) != 0) fail(ChildFailure::kOther);
+  }
   if (plan.openFiles != nullptr) ::setrlimit(RLIMIT_NOFILE, plan.openFiles);
   if (::chdir(plan.workingDirectory) != 0) fail(ChildFailure::kWorkingDirectory);
   // The launcher ignores SIGPIPE and blocks what it reads through signalfd; the trainer gets neither.
@@ -167,7 +169,7 @@ absl::StatusOr<Process> Process::spawn(const SpawnRequest& request) {
                        out.write.get(),
                        err.write.get(),
                        failure.write.get(),
-                       request.inheritedFd,
+                       request.inheritedFds,
                        request.openFiles ? &*request.openFiles : nullptr,
                        ::getpid()};
   Process process;

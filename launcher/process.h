@@ -19,7 +19,7 @@ struct SpawnRequest {
   std::vector<std::string> arguments;    // argv, the program's name first
   std::vector<std::string> environment;  // NAME=value
   std::string workingDirectory;
-  int inheritedFd = -1;             // kept open in the child under the same number
+  std::vector<int> inheritedFds;    // kept open in the child under the same numbers
   std::optional<rlimit> openFiles;  // RLIMIT_NOFILE of the child, when not the launcher's
 };
 

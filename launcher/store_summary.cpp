@@ -68,6 +68,9 @@ StoreSummary summarizeStore(const partition::GraphStore& store) {
     for (const partition::SplitInfo& split : store.splits()) {
       if (split.name == "train") figures.trainSeeds += split.partitionCounts[k];
     }
+    for (const partition::EdgeSplitInfo& split : store.edgeSplits()) {
+      if (split.name == "train") figures.trainSeeds += split.partitionCounts[k];
+    }
     summary.partitions.push_back(figures);
   }
   return summary;
@@ -82,6 +85,15 @@ double imbalance(const StoreSummary& summary, uint64_t PartitionFigures::*figure
   if (sum == 0) return 1;
   return static_cast<double>(largest) * static_cast<double>(summary.partitions.size()) /
          static_cast<double>(sum);
+}
+
+std::string timesText(const partition::Schema& schema, int relation) {
+  if (!schema.hasTimes(relation)) return "-";
+  const std::string& ofEdge = schema.relations[relation].timeFeature;
+  const partition::NodeType& source = schema.nodeTypes[schema.relations[relation].source];
+  if (source.timeFeature.empty()) return ofEdge;
+  const std::string ofNode = absl::StrCat(source.timeFeature, " of ", source.name);
+  return ofEdge.empty() ? ofNode : absl::StrCat("the later of ", ofEdge, " and ", ofNode);
 }
 
 std::string summaryTable(const StoreSummary& summary) {

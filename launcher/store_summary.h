@@ -15,7 +15,7 @@ struct PartitionFigures {
   uint64_t edges = 0;        // in-edges of its nodes, reverse relations included
   uint64_t remoteEdges = 0;  // those whose source another partition owns
   uint64_t haloNodes = 0;    // distinct sources of those
-  uint64_t trainSeeds = 0;
+  uint64_t trainSeeds = 0;    // nodes, and edges by their destination
   uint64_t featureBytes = 0;  // node and edge features
 };
 
@@ -31,6 +31,9 @@ StoreSummary summarizeStore(const partition::GraphStore& store);
 
 // Largest over mean of one figure; 1 where the mean is 0.
 double imbalance(const StoreSummary& summary, uint64_t PartitionFigures::*figure);
+
+// What a relation's times are made of: "t", "nt of user", or the later of both; "-" where it has none.
+std::string timesText(const partition::Schema& schema, int relation);
 
 std::string summaryTable(const StoreSummary& summary);
 nlohmann::ordered_json summaryJson(const StoreSummary& summary);

@@ -3,12 +3,14 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/str_format.h"
+#include "runtime/job_news.h"
 
 namespace farhop::launcher {
 namespace {
@@ -134,7 +136,11 @@ void Supervisor::takeEnds() {
     process.end = process.process.end();
     if (!process.end) continue;
     process.output.drain();
-    if (process.end->failed()) failed.push_back(&process);
+    if (process.end->failed()) {
+      failed.push_back(&process);
+    } else {
+      tellOthers(process);
+    }
   }
   if (phase_ != Phase::kRunning && phase_ != Phase::kReporting) return;
   // Of several seen at once, one that a signal killed is the cause: its peers end with exit codes.
@@ -149,6 +155,7 @@ void Supervisor::takeEnds() {
 }
 
 void Supervisor::onFirstFailure(JobProcess& failed) {
+  tellOthers(failed);
   firstFailure_ = &failed;
   exitCode_ = failed.end->exitCode();
   say(absl::StrCat(failed.name(), " failed: ", failed.end->text()));
@@ -161,6 +168,18 @@ void Supervisor::onFirstFailure(JobProcess& failed) {
   }
   say(absl::StrCat("its log: ", failed.output.logPath()));
   enter(Phase::kReporting, kReportTime);
+}
+
+// Of failures the first is told only: the later ones are its consequences. Who does not read, or reads too slowly, is
+// ended with the rest when its time is over.
+void Supervisor::tellOthers(const JobProcess& ended) {
+  const std::string message =
+      runtime::encodeJobNews({{ended.machine, ended.proc, absl::StrCat(ended.host, " pid ", ended.process.pid())},
+                              !ended.end->failed(), ended.end->text()});
+  for (const JobProcess& other : processes_) {
+    if (other.end || !other.news.valid()) continue;
+    (void)!::send(other.news.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
 }
 
 void Supervisor::onSignal(int signal) {

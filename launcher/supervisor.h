@@ -18,8 +18,10 @@ namespace farhop::launcher {
 struct JobProcess {
   int machine = 0;
   int proc = 0;
+  std::string host;  // where it runs
   Process process;
   OutputPump output;
+  FileDescriptor news;  // on which it hears of the others' ends; none for a process that is alone
   std::optional<ProcessEnd> end;
 
   std::string name() const { return absl::StrCat("machine ", machine, " process ", proc); }
@@ -67,6 +69,7 @@ class Supervisor {
   void takeSignals();
   void takeEnds();
   void onFirstFailure(JobProcess& failed);
+  void tellOthers(const JobProcess& ended);
   void onSignal(int signal);
   void onDeadline();
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "partition/layout.h"
+#include "partition/sampling_features.h"
 
 namespace farhop::partition {
 namespace {
@@ -120,12 +121,52 @@ absl::Status checkSplits(const Dataset& dataset) {
   return absl::OkStatus();
 }
 
+absl::Status checkEdgeSplits(const Dataset& dataset) {
+  const Schema& schema = dataset.schema;
+  std::set<std::pair<std::string, int>> seen;
+  for (const EdgeSplitSeeds& split : dataset.edgeSplits) {
+    FARHOP_RETURN_IF_ERROR(checkName("a split", split.name));
+    if (split.relation < 0 || static_cast<size_t>(split.relation) >= schema.relations.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("split '", split.name, "' is of no known relation"));
+    }
+    const std::string text = schema.relationText(split.relation);
+    if (!seen.insert({split.name, split.relation}).second) {
+      return absl::InvalidArgumentError(absl::StrCat("split '", split.name, "' of ", text, " is given twice"));
+    }
+    if (split.source.size() != split.destination.size() ||
+        (split.labelSpec && split.labels.rows != split.source.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("split '", split.name, "' of ", text,
+                                                     " has sources, destinations or labels for some seeds only"));
+    }
+    FARHOP_RETURN_IF_ERROR(checkSeedEnds(schema, split.relation, split.source, split.destination, split.origin));
+    if (split.labelSpec) FARHOP_RETURN_IF_ERROR(checkName("the labels", split.labelSpec->name));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status checkSeedEnds(const Schema& schema, int relation, const IdColumn& source, const IdColumn& destination,
+                           const std::string& origin) {
+  const NodeType& from = schema.nodeTypes[schema.relations[relation].source];
+  const NodeType& to = schema.nodeTypes[schema.relations[relation].destination];
+  for (uint64_t i = 0; i < source.size(); ++i) {
+    const bool badSource = source[i] >= from.count;
+    if (!badSource && destination[i] < to.count) continue;
+    const NodeType& type = badSource ? from : to;
+    return absl::OutOfRangeError(absl::StrCat(origin, ": the ", badSource ? "source" : "destination", " of seed ", i,
+                                              " is ", (badSource ? source : destination).text(i), ", but type '",
+                                              type.name, "' has ", type.count, " nodes"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status checkDataset(const Dataset& dataset) {
   FARHOP_RETURN_IF_ERROR(checkNodeTypes(dataset));
   FARHOP_RETURN_IF_ERROR(checkRelations(dataset));
-  return checkSplits(dataset);
+  FARHOP_RETURN_IF_ERROR(checkSamplingFeatures(dataset));
+  FARHOP_RETURN_IF_ERROR(checkSplits(dataset));
+  return checkEdgeSplits(dataset);
 }
 
 }  // namespace farhop::partition

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ namespace farhop::partition {
 inline constexpr char kHomogeneousNodeType[] = "_N";
 inline constexpr char kHomogeneousRelation[] = "_E";
 inline constexpr char kLabelFeature[] = "label";
+// What the labels of edge seeds are called.
+inline constexpr char kLabelsName[] = "labels";
 
 // One relation's edges; edge i (its original edge id) runs source[i] -> destination[i].
 struct EdgeList {
@@ -42,6 +45,18 @@ struct SplitSeeds {
   std::vector<uint64_t> ids;  // original ids, ascending; a seed listed twice stays twice
 };
 
+// Seeds that are edges of a relation, or pairs of nodes that could be some; seed i is source[i] -> destination[i].
+struct EdgeSplitSeeds {
+  std::string name;  // as SplitSeeds
+  int relation = 0;
+  IdColumn source;       // original ids, in the order of the data set
+  IdColumn destination;
+  std::string origin;  // the file, for messages
+  // Where the data set has labels: a row per seed; named kLabelsName.
+  std::optional<FeatureSpec> labelSpec;
+  FeatureColumn labels;
+};
+
 // Copies share the arrays.
 struct Dataset {
   std::string name;
@@ -52,11 +67,17 @@ struct Dataset {
   std::vector<std::vector<FeatureColumn>> nodeFeatures;  // by node type, as in its NodeType::features
   std::vector<std::vector<FeatureColumn>> edgeFeatures;  // by relation, as in its Relation::features
   std::vector<SplitSeeds> splits;                        // at most one per (name, node type)
+  std::vector<EdgeSplitSeeds> edgeSplits;                // at most one per (name, relation)
 };
 
 // Says what is wrong with a data set and in which file: endpoints and seeds out of range, row counts that
-// differ from the node or edge count, names taken twice. Reads every edge once.
+// differ from the node or edge count, names taken twice, and times and weights that are none (sampling_features.h).
+// Reads every edge once.
 absl::Status checkDataset(const Dataset& dataset);
+
+// Both ends of seed edges are nodes of the relation's types; OutOfRange names `origin` and the row.
+absl::Status checkSeedEnds(const Schema& schema, int relation, const IdColumn& source, const IdColumn& destination,
+                           const std::string& origin);
 
 struct DatasetReadOptions {
   // The task whose sets are read. Empty: the first. "none" (where no task is called so): no splits.

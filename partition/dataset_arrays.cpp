@@ -107,25 +107,29 @@ absl::StatusOr<EdgeList> readEdges(const std::string& path, const std::string& f
       .read();
 }
 
-absl::StatusOr<IdColumn> readIds(const std::string& path, const std::string& format) {
+absl::StatusOr<SeedArray> readSeeds(const std::string& path, const std::string& format) {
   if (format != "numpy") return unknownFormat(path, format, "numpy");
   FARHOP_ASSIGN_OR_RETURN(auto array, openNumpy(path));
   if (!isIntegerDType(array->dtype())) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " holds ", dtypeName(array->dtype()), "; node ids must be integers"));
   }
-  if (array->shape().size() == 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " has shape ", shapeText(*array),
-                     ": seeds that are edges are not read, only nodes. Choose a task of "
-                     "node seeds with --task NAME, or none with --task none"));
+  const std::vector<uint64_t>& shape = array->shape();
+  SeedArray seeds;
+  seeds.origin = path;
+  if (shape.size() == 1) {
+    seeds.nodes = IdColumn::view(array, 0, 1, shape[0]);
+    return seeds;
   }
-  if (array->shape().size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " has shape ", shapeText(*array), "; node ids must be one-dimensional"));
+  if (shape.size() != 2 || shape[1] != 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, " has shape ", shapeText(*array), "; seeds are nodes of one dimension, or edges of shape (n, 2)"));
   }
-  const uint64_t count = array->elements();
-  return IdColumn::view(std::move(array), 0, 1, count);
+  const bool columnsApart = array->header().fortranOrder;
+  seeds.isPairs = true;
+  seeds.nodes = IdColumn::view(array, 0, columnsApart ? 1 : 2, shape[0]);
+  seeds.destinations = IdColumn::view(array, columnsApart ? shape[0] : 1, columnsApart ? 1 : 2, shape[0]);
+  return seeds;
 }
 
 absl::StatusOr<FeatureArray> readFeature(const std::string& path, const std::string& format,

@@ -14,8 +14,15 @@ namespace farhop::partition {
 // or "csv" (lines "source,destination"; a first line that begins with a letter is taken as a heading).
 absl::StatusOr<EdgeList> readEdges(const std::string& path, const std::string& format);
 
-// A one-dimensional integer .npy.
-absl::StatusOr<IdColumn> readIds(const std::string& path, const std::string& format);
+// Seeds of a set: node ids of one dimension, or pairs (source, destination) of shape (n, 2).
+struct SeedArray {
+  IdColumn nodes;  // node seeds, or the pairs' sources
+  IdColumn destinations;
+  bool isPairs = false;
+  std::string origin;  // the file, for messages
+};
+// From an integer .npy.
+absl::StatusOr<SeedArray> readSeeds(const std::string& path, const std::string& format);
 
 struct FeatureArray {
   FeatureSpec spec;

@@ -141,48 +141,126 @@ class TaskReader {
   }
 
  private:
-  absl::StatusOr<int> nodeTypeOf(const YamlReader& set) {
+  // What a set says its seeds are: a node type, a relation, or nothing (both -1).
+  struct SeedKind {
+    int nodeType = -1;
+    int relation = -1;
+  };
+
+  absl::StatusOr<SeedKind> kindOf(const YamlReader& set) {
+    SeedKind kind;
+    if (!set.has("type")) return kind;
     const Schema& schema = dataset_.schema;
-    if (!set.has("type")) {
-      if (schema.nodeTypes.size() == 1) return 0;
-      return set.error("a set needs a 'type' where there are several node types");
-    }
     FARHOP_ASSIGN_OR_RETURN(std::string name, set.text("type"));
-    auto index = schema.nodeTypeIndex(name);
-    if (index.ok()) return *index;
-    if (schema.relationIndex(name).ok()) {
-      return set.error(absl::StrCat("the seeds are edges of '", name,
-                                    "', which are not read, only nodes; choose a "
-                                    "task of node seeds with --task NAME, or none with --task none"));
+    const auto nodeType = schema.nodeTypeIndex(name);
+    const auto relation = schema.relationIndex(name);
+    if (nodeType.ok()) {
+      kind.nodeType = *nodeType;
+    } else if (relation.ok()) {
+      kind.relation = *relation;
+    } else {
+      // A colon shows which of the two was meant.
+      const bool ofEdges = name.find(':') != std::string::npos;
+      return set.error(ofEdges ? relation.status().message() : nodeType.status().message());
     }
-    return set.error(index.status().message());
+    return kind;
+  }
+
+  // Completes the kind by what the file holds; they must agree.
+  absl::Status settleKind(const YamlReader& set, const SeedArray& seeds, SeedKind* kind) {
+    const Schema& schema = dataset_.schema;
+    if (kind->nodeType < 0 && kind->relation < 0) {
+      const size_t choices = seeds.isPairs ? schema.relations.size() : schema.nodeTypes.size();
+      if (choices > 1) {
+        return set.error(seeds.isPairs ? "a set of edges needs a 'type' (source:relation:destination) where there are "
+                                         "several relations"
+                                       : "a set needs a 'type' where there are several node types");
+      }
+      (seeds.isPairs ? kind->relation : kind->nodeType) = 0;
+    }
+    if (seeds.isPairs == (kind->relation >= 0)) return absl::OkStatus();
+    return set.error(seeds.isPairs
+                         ? absl::StrCat(seeds.origin, " holds pairs of nodes, so 'type' must be a relation "
+                                        "(source:relation:destination), not the node type '",
+                                        schema.nodeTypes[kind->nodeType].name, "'")
+                         : absl::StrCat(seeds.origin, " is of one dimension; seeds of '",
+                                        schema.relationText(kind->relation), "' are edges, of shape (n, 2)"));
   }
 
   absl::Status readSet(const YamlReader& set, const std::string& split) {
-    FARHOP_ASSIGN_OR_RETURN(int type, nodeTypeOf(set));
-    std::optional<IdColumn> seeds;
+    FARHOP_ASSIGN_OR_RETURN(SeedKind kind, kindOf(set));
+    std::optional<SeedArray> seeds;
     std::optional<FeatureArray> labels;
-    std::string seedsPath;
     FARHOP_ASSIGN_OR_RETURN(YamlReader data, set.required("data"));
     FARHOP_RETURN_IF_ERROR(set.each("data", [&](const YamlReader& entry) -> absl::Status {
       FARHOP_ASSIGN_OR_RETURN(std::string name, entry.text("name"));
-      // "seed_nodes" is what GraphBolt called them before DGL 2.2; what else a set holds is for its trainer.
-      const bool isSeeds = name == "seeds" || name == "seed_nodes";
+      // What GraphBolt called them before DGL 2.2; what else a set holds is for its trainer.
+      const bool isSeeds = name == "seeds" || name == "seed_nodes" || name == "node_pairs";
       if (!isSeeds && name != "labels") return absl::OkStatus();
       FARHOP_ASSIGN_OR_RETURN(std::string format, entry.text("format"));
       FARHOP_ASSIGN_OR_RETURN(std::string file, entry.text("path"));
       const std::string path = (std::filesystem::path(directory_) / file).string();
       if (isSeeds) {
-        FARHOP_ASSIGN_OR_RETURN(seeds, readIds(path, format));
-        seedsPath = path;
+        FARHOP_ASSIGN_OR_RETURN(seeds, readSeeds(path, format));
       } else {
-        FARHOP_ASSIGN_OR_RETURN(labels, readFeature(path, format, kLabelFeature));
+        FARHOP_ASSIGN_OR_RETURN(labels, readFeature(path, format, kLabelsName));
       }
       return absl::OkStatus();
     }));
     if (!seeds) return data.error("this set has no 'seeds'");
-    FARHOP_RETURN_IF_ERROR(addSeeds(split, type, *seeds, seedsPath));
-    return labels ? collectLabels(type, *seeds, *labels) : absl::OkStatus();
+    FARHOP_RETURN_IF_ERROR(settleKind(set, *seeds, &kind));
+    if (labels && labels->column.rows != seeds->nodes.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(labels->column.origin, " has ", labels->column.rows,
+                                                     " labels for ", seeds->nodes.size(), " seeds"));
+    }
+    if (kind.relation >= 0) return addEdges(split, kind.relation, *seeds, labels);
+    FARHOP_RETURN_IF_ERROR(addSeeds(split, kind.nodeType, seeds->nodes, seeds->origin));
+    return labels ? collectLabels(kind.nodeType, seeds->nodes, *labels) : absl::OkStatus();
+  }
+
+  // Several sets of one relation and split follow each other.
+  absl::Status addEdges(const std::string& split, int relation, const SeedArray& seeds,
+                        const std::optional<FeatureArray>& labels) {
+    FARHOP_RETURN_IF_ERROR(
+        checkSeedEnds(dataset_.schema, relation, seeds.nodes, seeds.destinations, seeds.origin));
+    EdgeSplitSeeds added{split, relation, seeds.nodes, seeds.destinations, seeds.origin, {}, {}};
+    if (labels) {
+      added.labelSpec = labels->spec;
+      added.labels = labels->column;
+    }
+    for (EdgeSplitSeeds& known : dataset_.edgeSplits) {
+      if (known.name == split && known.relation == relation) return appendEdges(added, &known);
+    }
+    dataset_.edgeSplits.push_back(std::move(added));
+    return absl::OkStatus();
+  }
+
+  static absl::Status appendEdges(const EdgeSplitSeeds& added, EdgeSplitSeeds* split) {
+    const bool alike = added.labelSpec.has_value() == split->labelSpec.has_value() &&
+                       (!added.labelSpec || (added.labelSpec->dtype == split->labelSpec->dtype &&
+                                             added.labelSpec->rowShape == split->labelSpec->rowShape));
+    if (!alike) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          added.origin, ": labels differ in dtype or shape, or in being there, from those of ", split->origin,
+          ", a set of the same edges"));
+    }
+    const auto joined = [](const IdColumn& first, const IdColumn& second) {
+      std::vector<uint64_t> ids;
+      ids.reserve(first.size() + second.size());
+      for (const IdColumn* column : {&first, &second}) {
+        for (uint64_t i = 0; i < column->size(); ++i) ids.push_back((*column)[i]);
+      }
+      return IdColumn(std::move(ids));
+    };
+    split->source = joined(split->source, added.source);
+    split->destination = joined(split->destination, added.destination);
+    if (!added.labelSpec) return absl::OkStatus();
+    auto rows = std::make_shared<std::vector<std::byte>>();
+    const size_t rowBytes = added.labelSpec->rowBytes();
+    rows->insert(rows->end(), split->labels.data, split->labels.data + split->labels.rows * rowBytes);
+    rows->insert(rows->end(), added.labels.data, added.labels.data + added.labels.rows * rowBytes);
+    split->labels = {rows->data(), split->labels.rows + added.labels.rows, rows, split->labels.origin};
+    return absl::OkStatus();
   }
 
   absl::Status addSeeds(const std::string& split, int type, const IdColumn& seeds, const std::string& path) {
@@ -204,10 +282,6 @@ class TaskReader {
     const NodeType& nodeType = dataset_.schema.nodeTypes[type];
     for (const FeatureSpec& spec : nodeType.features) {
       if (spec.name == kLabelFeature) return absl::OkStatus();
-    }
-    if (labels.column.rows != seeds.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(labels.column.origin, " has ", labels.column.rows,
-                                                     " labels for ", seeds.size(), " seeds"));
     }
     if (!LabelTable::takes(labels.spec.dtype)) {
       return absl::InvalidArgumentError(absl::StrCat(labels.column.origin, " holds ",

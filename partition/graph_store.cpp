@@ -3,77 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "partition/array_opener.h"
 #include "partition/layout.h"
 
 namespace farhop::partition {
 namespace {
-
-std::string shapeText(const std::vector<uint64_t>& shape) {
-  std::string text = "(";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    absl::StrAppend(&text, shape[i], i + 1 < shape.size() ? ", " : (shape.size() == 1 ? "," : ""));
-  }
-  return text + ")";
-}
-
-// Maps the arrays of one partition, each checked against what graph.json says of it.
-class ArrayOpener {
- public:
-  ArrayOpener(const std::string& directory, const Manifest& manifest)
-      : directory_(directory), manifest_(manifest) {}
-
-  absl::StatusOr<NpyArray> open(const std::string& path, DType dtype,
-                                const std::vector<uint64_t>& shape) const {
-    const std::string full = absl::StrCat(directory_, "/", path);
-    auto listed = manifest_.files.find(path);
-    if (listed == manifest_.files.end()) {
-      return absl::InternalError(absl::StrCat(directory_, "/", kManifestFile, " does not list ", path));
-    }
-    auto opened = NpyArray::open(full);
-    if (absl::IsNotFound(opened.status())) {
-      return absl::NotFoundError(absl::StrCat(full, " is missing; copy it again or write the store again"));
-    }
-    FARHOP_RETURN_IF_ERROR(opened.status());
-    NpyArray array = *std::move(opened);
-    const uint64_t bytes = array.fileBytes().size();
-    if (bytes != listed->second.bytes) {
-      return absl::DataLossError(absl::StrCat(full, " has ", bytes, " bytes instead of ",
-                                              listed->second.bytes,
-                                              "; it belongs to another store or is damaged, copy it again"));
-    }
-    if (npyDescriptor(array.dtype()) != npyDescriptor(dtype) || array.shape() != shape ||
-        array.header().fortranOrder) {
-      return absl::DataLossError(absl::StrCat(full, " holds ", dtypeName(array.dtype()), " of shape ",
-                                              shapeText(array.shape()), " instead of ", dtypeName(dtype),
-                                              " of shape ", shapeText(shape), "; copy it again"));
-    }
-    return array;
-  }
-
-  // Also keeps the mapping in `files`, where it stays for as long as the shard.
-  template <typename T>
-  absl::StatusOr<std::span<const T>> openColumn(const std::string& path, uint64_t count,
-                                                std::vector<NpyArray>* files) const {
-    FARHOP_ASSIGN_OR_RETURN(NpyArray array, open(path, dtypeOf<T>(), {count}));
-    FARHOP_ASSIGN_OR_RETURN(auto values, array.as<T>());
-    files->push_back(std::move(array));
-    return values;
-  }
-
-  absl::StatusOr<FeatureTable> openFeature(const std::string& path, const FeatureSpec& spec, uint64_t rows,
-                                           std::vector<NpyArray>* files) const {
-    std::vector<uint64_t> shape = {rows};
-    shape.insert(shape.end(), spec.rowShape.begin(), spec.rowShape.end());
-    FARHOP_ASSIGN_OR_RETURN(NpyArray array, open(path, spec.dtype, shape));
-    FeatureTable table{spec, rows, array.data().data()};
-    files->push_back(std::move(array));
-    return table;
-  }
-
- private:
-  const std::string& directory_;
-  const Manifest& manifest_;
-};
 
 const FeatureTable* findFeature(const std::map<std::string, FeatureTable>& features,
                                 const std::string& name) {
@@ -94,6 +28,11 @@ const FeatureTable* GraphShard::edgeFeature(int relation, const std::string& nam
 std::span<const uint64_t> GraphShard::split(const std::string& name, int nodeType) const {
   auto found = splits_.find({canonicalSplitName(name), nodeType});
   return found == splits_.end() ? std::span<const uint64_t>() : found->second;
+}
+
+EdgeSeeds GraphShard::edgeSplit(const std::string& name, int relation) const {
+  auto found = edgeSplits_.find({canonicalSplitName(name), relation});
+  return found == edgeSplits_.end() ? EdgeSeeds() : found->second;
 }
 
 absl::StatusOr<std::shared_ptr<const GraphStore>> GraphStore::open(const std::string& directory) {
@@ -157,6 +96,16 @@ absl::StatusOr<RelationShard> GraphStore::openRelation(int partition, int relati
   FARHOP_ASSIGN_OR_RETURN(
       shard.edgeIds,
       opener.openColumn<uint64_t>(relationPath(schema(), partition, relation, "edge_ids"), edges, files));
+  if (schema().hasTimes(relation)) {
+    FARHOP_ASSIGN_OR_RETURN(
+        shard.times,
+        opener.openColumn<int64_t>(relationPath(schema(), partition, relation, "times"), edges, files));
+  }
+  if (schema().storesWeights(relation)) {
+    FARHOP_ASSIGN_OR_RETURN(
+        shard.weights,
+        opener.openColumn<float>(relationPath(schema(), partition, relation, "weights"), edges, files));
+  }
   return shard;
 }
 
@@ -189,6 +138,10 @@ absl::StatusOr<GraphShard> GraphStore::openPartition(int partition) const {
                               opener.openFeature(edgeFeaturePath(schema(), partition, r, spec.name), spec,
                                                  relation.edges(), &shard.files_));
     }
+    if (schema().hasWeights(r) && !schema().storesWeights(r)) {
+      const FeatureTable& feature = shard.edgeFeatures_.back().at(schema().relations[r].weightFeature);
+      shard.relations_.back().weights = {reinterpret_cast<const float*>(feature.data), feature.rows};
+    }
   }
   for (const SplitInfo& split : splits()) {
     FARHOP_ASSIGN_OR_RETURN(
@@ -196,6 +149,18 @@ absl::StatusOr<GraphShard> GraphStore::openPartition(int partition) const {
                                                 split.partitionCounts[partition], &shard.files_));
     FARHOP_RETURN_IF_ERROR(checkSplit(split, partition, seeds));
     shard.splits_[{split.name, split.nodeType}] = seeds;
+  }
+  for (const EdgeSplitInfo& split : edgeSplits()) {
+    const uint64_t count = split.partitionCounts[partition];
+    EdgeSeeds& seeds = shard.edgeSplits_[{split.name, split.relation}];
+    FARHOP_ASSIGN_OR_RETURN(
+        seeds.ends, opener.openArray<uint64_t>(edgeSplitPath(schema(), partition, split.relation, split.name),
+                                               {count, 2}, &shard.files_));
+    FARHOP_RETURN_IF_ERROR(checkEdgeSplit(split, partition, seeds.ends));
+    if (!split.labels) continue;
+    FARHOP_ASSIGN_OR_RETURN(
+        seeds.labels, opener.openFeature(edgeSplitLabelsPath(schema(), partition, split.relation, split.name),
+                                         *split.labels, count, &shard.files_));
   }
   return shard;
 }
@@ -215,46 +180,22 @@ absl::Status GraphStore::checkSplit(const SplitInfo& split, int partition,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::span<const uint64_t>> GraphStore::openGlobal(const std::string& path, uint64_t elements,
-                                                                 const ArrayCheck& check) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  auto known = globals_.find(path);
-  if (known == globals_.end()) {
-    const ArrayOpener opener(directory_, manifest_);
-    FARHOP_ASSIGN_OR_RETURN(NpyArray array, opener.open(path, DType::kUInt64, {elements}));
-    FARHOP_ASSIGN_OR_RETURN(const auto values, array.as<uint64_t>());
-    if (check) FARHOP_RETURN_IF_ERROR(check(values));
-    known = globals_.emplace(path, std::move(array)).first;
+absl::Status GraphStore::checkEdgeSplit(const EdgeSplitInfo& split, int partition,
+                                        std::span<const uint64_t> ends) const {
+  const Relation& relation = schema().relations[split.relation];
+  const uint64_t sources = book_.numNodes(relation.source);
+  const uint64_t begin = book_.begin(relation.destination, partition), end = book_.end(relation.destination, partition);
+  for (uint64_t i = 0; i < ends.size(); i += 2) {
+    const bool own = ends[i + 1] >= begin && ends[i + 1] < end;
+    if (own && ends[i] < sources) continue;
+    const std::string what =
+        own ? absl::StrCat("source ", ends[i], " of seed ", i / 2, " is out of range (", sources, " nodes)")
+            : absl::StrCat("destination ", ends[i + 1], " of seed ", i / 2, " is not owned by partition ", partition);
+    return absl::DataLossError(absl::StrCat(directory_, "/",
+                                            edgeSplitPath(schema(), partition, split.relation, split.name), ": ",
+                                            what, "; copy it again"));
   }
-  return known->second.as<uint64_t>();
-}
-
-absl::StatusOr<std::span<const uint64_t>> GraphStore::gidsByOriginalId(int nodeType) const {
-  return openGlobal(gidMapPath(schema(), nodeType), book_.numNodes(nodeType), nullptr);
-}
-
-absl::StatusOr<std::span<const uint64_t>> GraphStore::splitOriginalIds(const std::string& name,
-                                                                       int nodeType) const {
-  const std::string canonical = canonicalSplitName(name);
-  for (const SplitInfo& split : splits()) {
-    if (split.name != canonical || split.nodeType != nodeType) continue;
-    const std::string path = globalSplitPath(schema(), nodeType, canonical);
-    const uint64_t nodes = book_.numNodes(nodeType);
-    const auto check = [&](std::span<const uint64_t> ids) -> absl::Status {
-      for (uint64_t i = 0; i < ids.size(); ++i) {
-        if (ids[i] < nodes && (i == 0 || ids[i - 1] <= ids[i])) continue;
-        const std::string what = ids[i] < nodes
-                                     ? absl::StrCat("seeds ", i - 1, " and ", i, " are not ascending")
-                                     : absl::StrCat("original id ", ids[i], " at ", i, " is out of range (", nodes,
-                                                    " nodes)");
-        return absl::DataLossError(absl::StrCat(directory_, "/", path, ": ", what, "; copy it again"));
-      }
-      return absl::OkStatus();
-    };
-    return openGlobal(path, split.count, check);
-  }
-  return absl::NotFoundError(absl::StrCat(directory_, " has no split '", name, "' of node type '",
-                                          schema().nodeTypes[nodeType].name, "'"));
+  return absl::OkStatus();
 }
 
 }  // namespace farhop::partition

@@ -1,6 +1,6 @@
 // A graph store on disk, opened: its description, and its partitions as mapped arrays.
 //
-// Format version 1: docs/store-format.md. A directory with graph.json and part-NNNNN/..., one .npy per array.
+// docs/store-format.md. A directory with graph.json and part-NNNNN/..., one .npy per array.
 // Everything here is read-only and thread-safe once opened.
 #pragma once
 
@@ -31,6 +31,11 @@ struct RelationShard {
   std::span<const uint32_t> neighbors32;  // [edges] source gids, where the source type has < 2^32 nodes
   std::span<const uint64_t> neighbors64;
   std::span<const uint64_t> edgeIds;  // [edges] original edge ids (row in the user's edge file)
+  // [edges] from when on each edge is visible: the later of its own time and its source node's. Rows ascend by it.
+  // Empty unless Schema::hasTimes().
+  std::span<const int64_t> times;
+  // [edges] declared weights: finite, not negative. Empty unless Schema::hasWeights().
+  std::span<const float> weights;
 
   uint64_t rows() const { return indptr.empty() ? 0 : indptr.size() - 1; }
   uint64_t edges() const { return indptr.empty() ? 0 : indptr.back(); }
@@ -43,6 +48,25 @@ struct FeatureTable {
   const std::byte* data = nullptr;
 
   const std::byte* row(uint64_t index) const { return data + index * spec.rowBytes(); }
+};
+
+// Ids by index, as wide as the file has them.
+struct IdArray {
+  std::span<const uint32_t> narrow;  // where the type has < 2^32 nodes, else empty
+  std::span<const uint64_t> wide;
+
+  uint64_t size() const { return narrow.size() + wide.size(); }
+  uint64_t operator[](uint64_t index) const { return narrow.empty() ? wide[index] : narrow[index]; }
+};
+
+// Seeds that are edges, or pairs of nodes that could be some.
+struct EdgeSeeds {
+  std::span<const uint64_t> ends;  // [2 * seeds]: source and destination of seed i at 2 i and 2 i + 1
+  FeatureTable labels;             // by seed; no data where the data set gives none
+
+  uint64_t size() const { return ends.size() / 2; }
+  uint64_t source(uint64_t seed) const { return ends[2 * seed]; }
+  uint64_t destination(uint64_t seed) const { return ends[2 * seed + 1]; }
 };
 
 // One partition, mapped. Movable.
@@ -59,6 +83,9 @@ class GraphShard {
   // Gids of this partition's seeds of a split, ascending by original id (a seed listed twice stays twice);
   // empty when there is none. "val" and "valid" mean "validation".
   std::span<const uint64_t> split(const std::string& name, int nodeType) const;
+  // Seed edges of a split whose destinations this partition owns, as gids, in the order of the data set; empty when
+  // there are none. "val" and "valid" mean "validation".
+  EdgeSeeds edgeSplit(const std::string& name, int relation) const;
 
  private:
   friend class GraphStore;
@@ -69,6 +96,7 @@ class GraphShard {
   std::vector<std::map<std::string, FeatureTable>> nodeFeatures_;
   std::vector<std::map<std::string, FeatureTable>> edgeFeatures_;
   std::map<std::pair<std::string, int>, std::span<const uint64_t>> splits_;
+  std::map<std::pair<std::string, int>, EdgeSeeds> edgeSplits_;
 };
 
 class GraphStore {
@@ -83,6 +111,7 @@ class GraphStore {
   const PartitionBook& book() const { return book_; }
   int numPartitions() const { return book_.numPartitions(); }
   const std::vector<SplitInfo>& splits() const { return manifest_.splits; }
+  const std::vector<EdgeSplitInfo>& edgeSplits() const { return manifest_.edgeSplits; }
   // Which of `machines` owns partition k: contiguous shares, first machines take the remainder. Every machine
   // computes the same. InvalidArgument when K < machines.
   absl::StatusOr<std::vector<int>> assign(int machines) const;
@@ -111,6 +140,20 @@ class GraphStore {
   // ascending (checked). "val" and "valid" mean "validation". Mapped on first use and kept.
   absl::StatusOr<std::span<const uint64_t>> splitOriginalIds(const std::string& name, int nodeType) const;
 
+  // global/TYPE/orig_ids.npy: gid -> original id, the inverse of gidsByOriginalId(). Mapped on first use and kept;
+  // values are not checked.
+  absl::StatusOr<IdArray> originalIdsByGid(int nodeType) const;
+
+  // Number of in-edges by original id of the destination, and of out-edges by original id of the source; 2^32 - 1
+  // stands for that many or more. Also of reverse relations, where the one is the forward relation's other. Mapped on
+  // first use and kept; values are not checked.
+  absl::StatusOr<std::span<const uint32_t>> inDegrees(int relation) const;
+  absl::StatusOr<std::span<const uint32_t>> outDegrees(int relation) const;
+
+  // Seed edges of a split over all partitions as original ids, in the order of the data set; in range (checked).
+  // "val" and "valid" mean "validation". NotFound lists the edge splits that exist. Mapped on first use and kept.
+  absl::StatusOr<EdgeSeeds> edgeSplitOriginalIds(const std::string& name, int relation) const;
+
   // Checks every checksum and every invariant of the format; OK or the first problems found, each naming its
   // file. `report` gets a line per check where given.
   absl::Status verify(std::vector<std::string>* report = nullptr) const;
@@ -119,10 +162,12 @@ class GraphStore {
   GraphStore() = default;
   absl::StatusOr<RelationShard> openRelation(int partition, int relation, std::vector<NpyArray>* files) const;
   absl::Status checkSplit(const SplitInfo& split, int partition, std::span<const uint64_t> seeds) const;
-  // `check`, where given, reads the array when it is mapped.
-  using ArrayCheck = std::function<absl::Status(std::span<const uint64_t>)>;
-  absl::StatusOr<std::span<const uint64_t>> openGlobal(const std::string& path, uint64_t elements,
-                                                       const ArrayCheck& check) const;
+  absl::Status checkEdgeSplit(const EdgeSplitInfo& split, int partition, std::span<const uint64_t> ends) const;
+  // `check`, where given, reads the array when it is mapped. The array is kept.
+  using ArrayCheck = std::function<absl::Status(const NpyArray&)>;
+  absl::StatusOr<const NpyArray*> openGlobal(const std::string& path, DType dtype,
+                                             const std::vector<uint64_t>& shape, const ArrayCheck& check) const;
+  absl::StatusOr<std::span<const uint32_t>> openDegrees(int forward, bool in) const;
 
   std::string directory_;
   Manifest manifest_;

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/random.h"
 #include "partition/graph_store.h"
 #include "partition/layout.h"
+#include "partition/sampling_verify.h"
 #include "partition/store_checksums.h"
 
 namespace farhop::partition {
@@ -41,6 +43,7 @@ class Verifier {
     checkReverses();
     checkHalo();
     for (const SplitInfo& split : store_.splits()) checkSplit(split);
+    checkSamplingArrays();
     if (problems_.empty()) return absl::OkStatus();
     std::string text;
     for (const std::string& problem : problems_) absl::StrAppend(&text, text.empty() ? "" : "\n", problem);
@@ -84,6 +87,7 @@ class Verifier {
     const uint64_t count = schema_.nodeTypes[t].count;
     auto gids = store_.gidsByOriginalId(t);
     if (!gids.ok() && problems_.empty()) problem(std::string(gids.status().message()));
+    checkGlobalOriginalIds(t);
     for (const auto& shard : shards_) {
       if (!shard) continue;
       const auto ids = shard->originalIds(t);
@@ -106,6 +110,26 @@ class Verifier {
       }
     }
     report(absl::StrCat("node type ", schema_.nodeTypes[t].name), before);
+  }
+
+  // They are those of the partitions, one after the other.
+  void checkGlobalOriginalIds(int t) {
+    const auto all = store_.originalIdsByGid(t);
+    if (!all.ok()) {
+      if (problems_.empty()) problem(std::string(all.status().message()));
+      return;
+    }
+    for (const auto& shard : shards_) {
+      if (!shard) continue;
+      const auto ids = shard->originalIds(t);
+      for (uint64_t i = 0; i < ids.size(); ++i) {
+        const uint64_t gid = book_.begin(t, shard->index()) + i;
+        if ((*all)[gid] == ids[i]) continue;
+        problem(absl::StrCat(fullPath(globalOriginalIdsPath(schema_, t)), ": gid ", gid, " has original id ",
+                             (*all)[gid], ", but ", originalIdsPath(schema_, shard->index(), t), " says ", ids[i]));
+        return;
+      }
+    }
   }
 
   uint64_t originalId(int type, uint64_t gid) const {
@@ -191,17 +215,17 @@ class Verifier {
     const auto destinations = shard.originalIds(relation.destination);
     bool ordered = true;
     for (uint64_t row = 0; row < csr.rows(); ++row) {
-      std::pair<uint64_t, uint64_t> last(0, 0);
+      std::tuple<int64_t, uint64_t, uint64_t> last(0, 0, 0);
       for (uint64_t i = csr.indptr[row]; i < csr.indptr[row + 1]; ++i) {
-        const std::pair<uint64_t, uint64_t> edge(originalId(relation.source, neighbor(csr, i)),
-                                                 csr.edgeIds[i]);
+        const uint64_t source = originalId(relation.source, neighbor(csr, i));
+        const std::tuple edge(csr.times.empty() ? int64_t{0} : csr.times[i], source, csr.edgeIds[i]);
         if (ordered && i > csr.indptr[row] && edge <= last) {
           problem(absl::StrCat(fullPath(relationPath(schema_, shard.index(), r, "neighbors")), ": row ", row,
-                               " is not sorted by (original id, edge id) at ", i));
+                               " is not sorted by (", csr.times.empty() ? "" : "time, ", "original id, edge id) at ", i));
           ordered = false;
         }
         last = edge;
-        digests_.back().add(edge.first, destinations[row], edge.second);
+        digests_.back().add(source, destinations[row], csr.edgeIds[i]);
       }
     }
   }
@@ -292,6 +316,31 @@ class Verifier {
     if (!std::equal(ids.begin(), ids.end(), global->begin(), global->end())) {
       problem(absl::StrCat(fullPath(globalSplitPath(schema_, split.nodeType, split.name)),
                            " does not hold the seeds that the partitions hold"));
+    }
+  }
+
+  // What lies beside the edges; only where nothing that it is compared with is out of range.
+  void checkSamplingArrays() {
+    const bool comparable =
+        complete_ && idsInRange_ &&
+        std::find(relationSound_.begin(), relationSound_.end(), false) == relationSound_.end();
+    if (!comparable) return;
+    const OpenStore open{store_, shards_};
+    const auto add = [&](const std::string& what, const std::vector<std::string>& found) {
+      const size_t before = problems_.size();
+      for (const std::string& text : found) problem(text);
+      report(what, before);
+    };
+    for (int r = 0; r < static_cast<int>(schema_.relations.size()); ++r) {
+      const std::string text = schema_.relationText(r);
+      if (schema_.hasTimes(r) || schema_.hasWeights(r)) {
+        add(absl::StrCat("times and weights of ", text), checkSamplingColumns(open, r));
+      }
+      if (schema_.relations[r].reverseOf < 0) add(absl::StrCat("degrees of ", text), checkDegrees(open, r));
+    }
+    for (const EdgeSplitInfo& split : store_.edgeSplits()) {
+      add(absl::StrCat("split ", split.name, " of ", schema_.relationText(split.relation)),
+          checkEdgeSplit(open, split));
     }
   }
 

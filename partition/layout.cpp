@@ -107,8 +107,34 @@ std::string edgeFeaturePath(const Schema& schema, int partition, int relation, a
   return absl::StrCat(edgesPath(schema, partition, relation), "/feat/", pathComponent(feature), ".npy");
 }
 
+std::string edgeSplitPath(const Schema& schema, int partition, int relation, absl::string_view split) {
+  return absl::StrCat(edgesPath(schema, partition, relation), "/split/", pathComponent(split), ".npy");
+}
+
+// No split has this name's path: components hold no dot.
+std::string edgeSplitLabelsPath(const Schema& schema, int partition, int relation, absl::string_view split) {
+  return absl::StrCat(edgesPath(schema, partition, relation), "/split/", pathComponent(split), ".labels.npy");
+}
+
 std::string gidMapPath(const Schema& schema, int nodeType) {
   return absl::StrCat("global/", pathComponent(schema.nodeTypes[nodeType].name), "/gid.npy");
+}
+
+std::string globalOriginalIdsPath(const Schema& schema, int nodeType) {
+  return absl::StrCat("global/", pathComponent(schema.nodeTypes[nodeType].name), "/orig_ids.npy");
+}
+
+// A relation's component has two dots, a node type's none.
+std::string globalRelationPath(const Schema& schema, int relation, absl::string_view array) {
+  return absl::StrCat("global/", relationComponent(schema, relation), "/", array, ".npy");
+}
+
+std::string globalEdgeSplitPath(const Schema& schema, int relation, absl::string_view split) {
+  return absl::StrCat("global/", relationComponent(schema, relation), "/split/", pathComponent(split), ".npy");
+}
+
+std::string globalEdgeSplitLabelsPath(const Schema& schema, int relation, absl::string_view split) {
+  return absl::StrCat("global/", relationComponent(schema, relation), "/split/", pathComponent(split), ".labels.npy");
 }
 
 std::string globalSplitPath(const Schema& schema, int nodeType, absl::string_view split) {

@@ -24,10 +24,17 @@ std::string relationComponent(const Schema& schema, int relation);
 std::string originalIdsPath(const Schema& schema, int partition, int nodeType);
 std::string nodeFeaturePath(const Schema& schema, int partition, int nodeType, absl::string_view feature);
 std::string splitPath(const Schema& schema, int partition, int nodeType, absl::string_view split);
-// `array` is "indptr", "neighbors" or "edge_ids".
+// `array` is "indptr", "neighbors", "edge_ids", "times" or "weights".
 std::string relationPath(const Schema& schema, int partition, int relation, absl::string_view array);
 std::string edgeFeaturePath(const Schema& schema, int partition, int relation, absl::string_view feature);
+std::string edgeSplitPath(const Schema& schema, int partition, int relation, absl::string_view split);
+std::string edgeSplitLabelsPath(const Schema& schema, int partition, int relation, absl::string_view split);
 std::string gidMapPath(const Schema& schema, int nodeType);
+std::string globalOriginalIdsPath(const Schema& schema, int nodeType);
+// `array` is "in_degree" or "out_degree"; of a forward relation.
+std::string globalRelationPath(const Schema& schema, int relation, absl::string_view array);
+std::string globalEdgeSplitPath(const Schema& schema, int relation, absl::string_view split);
+std::string globalEdgeSplitLabelsPath(const Schema& schema, int relation, absl::string_view split);
 std::string globalSplitPath(const Schema& schema, int nodeType, absl::string_view split);
 
 // "val" and "valid" mean "validation"; every other name means itself.

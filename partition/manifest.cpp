@@ -6,6 +6,8 @@
 #include <span>
 
 #include "base/file.h"
+#include "partition/feature_values.h"
+#include "partition/id_column.h"
 #include "partition/layout.h"
 
 namespace farhop::partition {
@@ -58,6 +60,18 @@ absl::Status checkFeatureSpecs(const std::vector<FeatureSpec>& features, absl::s
   return absl::OkStatus();
 }
 
+// `what` says for what the feature was declared.
+absl::Status checkDeclared(const std::vector<FeatureSpec>& features, const std::string& name, bool integer,
+                           absl::string_view what) {
+  if (name.empty()) return absl::OkStatus();
+  const FeatureSpec* feature = findFeature(features, name);
+  if (feature == nullptr) return bad(absl::StrCat(what, " are in a feature '", name, "' that does not exist"));
+  const bool fits = integer ? isIntegerDType(feature->dtype) : isWeightDType(feature->dtype);
+  if (fits && feature->rowElements() == 1) return absl::OkStatus();
+  return bad(absl::StrCat(what, " are in the feature '", name, "', which is not one ",
+                          integer ? "integer" : "number", " per row"));
+}
+
 absl::Status checkNodeTypes(const Manifest& manifest) {
   const size_t partitions = manifest.haloNodes.size();
   if (manifest.schema.nodeTypes.empty()) return bad("there is no node type");
@@ -78,6 +92,8 @@ absl::Status checkNodeTypes(const Manifest& manifest) {
       if (offsets[k] > offsets[k + 1]) return bad(absl::StrCat("the gid ranges of ", what, " overlap"));
     }
     FARHOP_RETURN_IF_ERROR(checkFeatureSpecs(type.features, what));
+    FARHOP_RETURN_IF_ERROR(
+        checkDeclared(type.features, type.timeFeature, true, absl::StrCat("the times of ", what)));
   }
   return absl::OkStatus();
 }
@@ -86,7 +102,8 @@ absl::Status checkReverse(const Schema& schema, int relation) {
   const Relation& reverse = schema.relations[relation];
   const Relation& forward = schema.relations[reverse.reverseOf];
   if (reverse.reverseOf >= relation || forward.reverseOf >= 0 || forward.source != reverse.destination ||
-      forward.destination != reverse.source || forward.count != reverse.count || !reverse.features.empty()) {
+      forward.destination != reverse.source || forward.count != reverse.count || !reverse.features.empty() ||
+      forward.timeFeature != reverse.timeFeature || forward.weightFeature != reverse.weightFeature) {
     return bad(absl::StrCat(schema.relationText(relation), " is not the reverse of ",
                             schema.relationText(reverse.reverseOf)));
   }
@@ -115,6 +132,11 @@ absl::Status checkRelations(const Manifest& manifest) {
       }
     }
     FARHOP_RETURN_IF_ERROR(checkFeatureSpecs(relation.features, text));
+    if (relation.reverseOf >= 0) continue;  // checkReverse(): declared as in the forward relation
+    FARHOP_RETURN_IF_ERROR(checkDeclared(relation.features, relation.timeFeature, true,
+                                         absl::StrCat("the times of ", text)));
+    FARHOP_RETURN_IF_ERROR(checkDeclared(relation.features, relation.weightFeature, false,
+                                         absl::StrCat("the weights of ", text)));
   }
   return absl::OkStatus();
 }
@@ -133,10 +155,47 @@ absl::Status checkSplits(const Manifest& manifest) {
   return absl::OkStatus();
 }
 
+absl::Status checkEdgeSplits(const Manifest& manifest) {
+  std::set<std::pair<std::string, int>> seen;
+  for (const EdgeSplitInfo& split : manifest.edgeSplits) {
+    FARHOP_RETURN_IF_ERROR(checkName("a split", split.name));
+    const std::string what =
+        absl::StrCat("split '", split.name, "' of ", manifest.schema.relationText(split.relation));
+    if (manifest.schema.relations[split.relation].reverseOf >= 0) {
+      return bad(absl::StrCat(what, " is of a reverse relation"));
+    }
+    if (!seen.insert({split.name, split.relation}).second) return bad(absl::StrCat(what, " is listed twice"));
+    FARHOP_RETURN_IF_ERROR(checkCount(split.count, what));
+    FARHOP_RETURN_IF_ERROR(sumTo(split.partitionCounts, split.count, manifest.haloNodes.size(),
+                                 absl::StrCat("partition_counts of ", what)));
+    if (split.labels) FARHOP_RETURN_IF_ERROR(checkFeatureSpecs({*split.labels}, what));
+  }
+  return absl::OkStatus();
+}
+
+// The arrays of a relation in each partition, besides its features.
+std::vector<const char*> relationArrays(const Schema& schema, int relation) {
+  std::vector<const char*> arrays = {"indptr", "neighbors", "edge_ids"};
+  if (schema.hasTimes(relation)) arrays.push_back("times");
+  if (schema.storesWeights(relation)) arrays.push_back("weights");
+  return arrays;
+}
+
 std::set<std::string> expectedFiles(const Manifest& manifest) {
   const Schema& schema = manifest.schema;
   std::set<std::string> files;
-  for (int t = 0; t < static_cast<int>(schema.nodeTypes.size()); ++t) files.insert(gidMapPath(schema, t));
+  for (int t = 0; t < static_cast<int>(schema.nodeTypes.size()); ++t) {
+    files.insert(gidMapPath(schema, t));
+    files.insert(globalOriginalIdsPath(schema, t));
+  }
+  for (int r = 0; r < static_cast<int>(schema.relations.size()); ++r) {
+    if (schema.relations[r].reverseOf >= 0) continue;
+    for (const char* array : {"in_degree", "out_degree"}) files.insert(globalRelationPath(schema, r, array));
+  }
+  for (const EdgeSplitInfo& split : manifest.edgeSplits) {
+    files.insert(globalEdgeSplitPath(schema, split.relation, split.name));
+    if (split.labels) files.insert(globalEdgeSplitLabelsPath(schema, split.relation, split.name));
+  }
   for (const SplitInfo& split : manifest.splits) files.insert(globalSplitPath(schema, split.nodeType, split.name));
   for (int k = 0; k < manifest.numPartitions(); ++k) {
     for (int t = 0; t < static_cast<int>(schema.nodeTypes.size()); ++t) {
@@ -146,9 +205,12 @@ std::set<std::string> expectedFiles(const Manifest& manifest) {
     }
     for (const SplitInfo& split : manifest.splits)
       files.insert(splitPath(schema, k, split.nodeType, split.name));
+    for (const EdgeSplitInfo& split : manifest.edgeSplits) {
+      files.insert(edgeSplitPath(schema, k, split.relation, split.name));
+      if (split.labels) files.insert(edgeSplitLabelsPath(schema, k, split.relation, split.name));
+    }
     for (int r = 0; r < static_cast<int>(schema.relations.size()); ++r) {
-      for (const char* array : {"indptr", "neighbors", "edge_ids"})
-        files.insert(relationPath(schema, k, r, array));
+      for (const char* array : relationArrays(schema, r)) files.insert(relationPath(schema, k, r, array));
       for (const FeatureSpec& f : schema.relations[r].features)
         files.insert(edgeFeaturePath(schema, k, r, f.name));
     }
@@ -158,11 +220,18 @@ std::set<std::string> expectedFiles(const Manifest& manifest) {
 
 absl::Status checkFiles(const Manifest& manifest) {
   // Bounded before the list is made: K times the schema could be far more than the document itself.
-  size_t perPartition = manifest.splits.size();
-  for (const NodeType& type : manifest.schema.nodeTypes) perPartition += 1 + type.features.size();
-  for (const Relation& relation : manifest.schema.relations) perPartition += 3 + relation.features.size();
-  const size_t expected = perPartition * manifest.haloNodes.size() + manifest.schema.nodeTypes.size() +
-                          manifest.splits.size();
+  const Schema& schema = manifest.schema;
+  size_t global = manifest.splits.size() + 2 * schema.nodeTypes.size(), perPartition = manifest.splits.size();
+  for (const NodeType& type : schema.nodeTypes) perPartition += 1 + type.features.size();
+  for (int r = 0; r < static_cast<int>(schema.relations.size()); ++r) {
+    perPartition += relationArrays(schema, r).size() + schema.relations[r].features.size();
+    if (schema.relations[r].reverseOf < 0) global += 2;
+  }
+  for (const EdgeSplitInfo& split : manifest.edgeSplits) {
+    global += split.labels ? 2 : 1;
+    perPartition += split.labels ? 2 : 1;
+  }
+  const size_t expected = perPartition * manifest.haloNodes.size() + global;
   if (expected != manifest.files.size()) {
     return bad(absl::StrCat("lists ", manifest.files.size(), " files where its schema calls for ", expected));
   }
@@ -196,6 +265,7 @@ absl::Status checkManifest(const Manifest& manifest) {
   FARHOP_RETURN_IF_ERROR(checkNodeTypes(manifest));
   FARHOP_RETURN_IF_ERROR(checkRelations(manifest));
   FARHOP_RETURN_IF_ERROR(checkSplits(manifest));
+  FARHOP_RETURN_IF_ERROR(checkEdgeSplits(manifest));
   return checkFiles(manifest);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@
 
 namespace farhop::partition {
 
-inline constexpr int kStoreFormatVersion = 1;
+inline constexpr int kStoreFormatVersion = 2;
 inline constexpr char kStoreFormatName[] = "farhop-graph-store";
 // What parseManifest() reads at most. 2^16 partitions of a hundred arrays stay below it.
 inline constexpr size_t kMaxManifestBytes = size_t{1} << 30;
@@ -21,6 +22,15 @@ struct SplitInfo {
   int nodeType = 0;
   uint64_t count = 0;  // over all partitions
   std::vector<uint64_t> partitionCounts;
+};
+
+// A split whose seeds are edges of one relation, or pairs that could be some.
+struct EdgeSplitInfo {
+  std::string name;
+  int relation = 0;    // not a reverse one
+  uint64_t count = 0;  // over all partitions
+  std::vector<uint64_t> partitionCounts;  // a seed belongs to the partition that owns its destination
+  std::optional<FeatureSpec> labels;      // of its labels, where the data set has some
 };
 
 struct StoredFile {
@@ -40,6 +50,7 @@ struct Manifest {
   std::vector<std::vector<uint64_t>> remoteEdges;  // [relation][K]: those of them whose source k does not own
   std::vector<uint64_t> haloNodes;                 // [K]: distinct sources of those, over all relations
   std::vector<SplitInfo> splits;
+  std::vector<EdgeSplitInfo> edgeSplits;
   std::map<std::string, StoredFile> files;  // by path relative to the store
 
   int numPartitions() const { return static_cast<int>(haloNodes.size()); }

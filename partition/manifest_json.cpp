@@ -20,13 +20,15 @@ std::string hex(uint64_t value) {
   return text;
 }
 
+Json featureJson(const FeatureSpec& feature) {
+  return {{"name", feature.name},
+          {"dtype", std::string(dtypeName(feature.dtype))},
+          {"row_shape", feature.rowShape}};
+}
+
 Json featuresJson(const std::vector<FeatureSpec>& features) {
   Json list = Json::array();
-  for (const FeatureSpec& feature : features) {
-    list.push_back({{"name", feature.name},
-                    {"dtype", std::string(dtypeName(feature.dtype))},
-                    {"row_shape", feature.rowShape}});
-  }
+  for (const FeatureSpec& feature : features) list.push_back(featureJson(feature));
   return list;
 }
 
@@ -50,6 +52,13 @@ class ObjectReader {
     FARHOP_ASSIGN_OR_RETURN(const Json* value, get(key));
     if (!value->is_string()) return wrongType(key, "a string");
     return value->get<std::string>();
+  }
+  // Empty where the key is missing.
+  absl::StatusOr<std::string> optionalText(const char* key) const {
+    if (!has(key)) return std::string();
+    FARHOP_ASSIGN_OR_RETURN(std::string value, text(key));
+    if (value.empty()) return wrongType(key, "a name");
+    return value;
   }
   absl::StatusOr<uint64_t> number(const char* key) const {
     FARHOP_ASSIGN_OR_RETURN(const Json* value, get(key));
@@ -94,15 +103,20 @@ class ObjectReader {
   std::string where_;
 };
 
+absl::StatusOr<FeatureSpec> readFeature(const ObjectReader& object) {
+  FeatureSpec feature;
+  FARHOP_ASSIGN_OR_RETURN(feature.name, object.text("name"));
+  FARHOP_ASSIGN_OR_RETURN(std::string dtype, object.text("dtype"));
+  auto known = dtypeFromName(dtype);
+  if (!known.ok()) return annotate(known.status(), object.where());
+  feature.dtype = *known;
+  FARHOP_ASSIGN_OR_RETURN(feature.rowShape, object.numbers("row_shape"));
+  return feature;
+}
+
 absl::Status readFeatures(const ObjectReader& owner, std::vector<FeatureSpec>* features) {
   return owner.eachObject("features", [&](const ObjectReader& object) -> absl::Status {
-    FeatureSpec feature;
-    FARHOP_ASSIGN_OR_RETURN(feature.name, object.text("name"));
-    FARHOP_ASSIGN_OR_RETURN(std::string dtype, object.text("dtype"));
-    auto known = dtypeFromName(dtype);
-    if (!known.ok()) return annotate(known.status(), object.where());
-    feature.dtype = *known;
-    FARHOP_ASSIGN_OR_RETURN(feature.rowShape, object.numbers("row_shape"));
+    FARHOP_ASSIGN_OR_RETURN(FeatureSpec feature, readFeature(object));
     features->push_back(std::move(feature));
     return absl::OkStatus();
   });
@@ -114,6 +128,7 @@ absl::Status readNodeTypes(const ObjectReader& root, Manifest* manifest) {
     FARHOP_ASSIGN_OR_RETURN(type.name, object.text("name"));
     FARHOP_ASSIGN_OR_RETURN(type.count, object.number("count"));
     FARHOP_RETURN_IF_ERROR(readFeatures(object, &type.features));
+    FARHOP_ASSIGN_OR_RETURN(type.timeFeature, object.optionalText("time_feature"));
     FARHOP_ASSIGN_OR_RETURN(std::vector<uint64_t> offsets, object.numbers("offsets"));
     manifest->offsets.push_back(std::move(offsets));
     manifest->schema.nodeTypes.push_back(std::move(type));
@@ -143,6 +158,8 @@ absl::Status readRelations(const ObjectReader& root, Manifest* manifest) {
       relation.reverseOf = static_cast<int>(forward);
     }
     FARHOP_RETURN_IF_ERROR(readFeatures(object, &relation.features));
+    FARHOP_ASSIGN_OR_RETURN(relation.timeFeature, object.optionalText("time_feature"));
+    FARHOP_ASSIGN_OR_RETURN(relation.weightFeature, object.optionalText("weight_feature"));
     FARHOP_ASSIGN_OR_RETURN(std::vector<uint64_t> edges, object.numbers("partition_edges"));
     FARHOP_ASSIGN_OR_RETURN(std::vector<uint64_t> remote, object.numbers("remote_edges"));
     manifest->partitionEdges.push_back(std::move(edges));
@@ -163,6 +180,27 @@ absl::Status readSplits(const ObjectReader& root, Manifest* manifest) {
     FARHOP_ASSIGN_OR_RETURN(split.count, object.number("count"));
     FARHOP_ASSIGN_OR_RETURN(split.partitionCounts, object.numbers("partition_counts"));
     manifest->splits.push_back(std::move(split));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status readEdgeSplits(const ObjectReader& root, Manifest* manifest) {
+  return root.eachObject("edge_splits", [&](const ObjectReader& object) -> absl::Status {
+    EdgeSplitInfo split;
+    FARHOP_ASSIGN_OR_RETURN(split.name, object.text("name"));
+    FARHOP_ASSIGN_OR_RETURN(uint64_t relation, object.number("relation"));
+    if (relation >= manifest->schema.relations.size()) {
+      return object.wrongType("relation", "the index of a relation");
+    }
+    split.relation = static_cast<int>(relation);
+    FARHOP_ASSIGN_OR_RETURN(split.count, object.number("count"));
+    FARHOP_ASSIGN_OR_RETURN(split.partitionCounts, object.numbers("partition_counts"));
+    if (object.has("labels")) {
+      FARHOP_ASSIGN_OR_RETURN(const Json* value, object.get("labels"));
+      FARHOP_ASSIGN_OR_RETURN(ObjectReader labels, ObjectReader::make(*value, object.where() + ".labels"));
+      FARHOP_ASSIGN_OR_RETURN(split.labels, readFeature(labels));
+    }
+    manifest->edgeSplits.push_back(std::move(split));
     return absl::OkStatus();
   });
 }
@@ -196,6 +234,7 @@ absl::Status readManifest(const ObjectReader& root, Manifest* manifest) {
   FARHOP_RETURN_IF_ERROR(readNodeTypes(root, manifest));
   FARHOP_RETURN_IF_ERROR(readRelations(root, manifest));
   FARHOP_RETURN_IF_ERROR(readSplits(root, manifest));
+  FARHOP_RETURN_IF_ERROR(readEdgeSplits(root, manifest));
   return readFiles(root, manifest);
 }
 
@@ -214,6 +253,7 @@ std::string formatManifest(const Manifest& manifest) {
                      {"count", type.count},
                      {"offsets", manifest.offsets[t]},
                      {"features", featuresJson(type.features)}});
+    if (!type.timeFeature.empty()) types.back()["time_feature"] = type.timeFeature;
   }
   Json& relations = root["relations"] = Json::array();
   for (size_t r = 0; r < schema.relations.size(); ++r) {
@@ -226,6 +266,8 @@ std::string formatManifest(const Manifest& manifest) {
                    {"remote_edges", manifest.remoteEdges[r]},
                    {"features", featuresJson(relation.features)}};
     if (relation.reverseOf >= 0) object["reverse_of"] = relation.reverseOf;
+    if (!relation.timeFeature.empty()) object["time_feature"] = relation.timeFeature;
+    if (!relation.weightFeature.empty()) object["weight_feature"] = relation.weightFeature;
     relations.push_back(std::move(object));
   }
   Json& splits = root["splits"] = Json::array();
@@ -234,6 +276,14 @@ std::string formatManifest(const Manifest& manifest) {
                       {"node_type", schema.nodeTypes[split.nodeType].name},
                       {"count", split.count},
                       {"partition_counts", split.partitionCounts}});
+  }
+  Json& edgeSplits = root["edge_splits"] = Json::array();
+  for (const EdgeSplitInfo& split : manifest.edgeSplits) {
+    edgeSplits.push_back({{"name", split.name},
+                          {"relation", split.relation},
+                          {"count", split.count},
+                          {"partition_counts", split.partitionCounts}});
+    if (split.labels) edgeSplits.back()["labels"] = featureJson(*split.labels);
   }
   Json& files = root["files"] = Json::object();
   for (const auto& [path, file] : manifest.files) {
@@ -265,8 +315,11 @@ absl::StatusOr<Manifest> parseManifest(absl::string_view text) {
                                                       " is newer than this build reads (",
                                                       kStoreFormatVersion, "); update Farhop"));
   }
-  if (version != kStoreFormatVersion) {
-    return absl::DataLossError(absl::StrCat("format version ", version, " never existed"));
+  if (version == 0) return absl::DataLossError("format version 0 never existed");
+  if (version < kStoreFormatVersion) {
+    return absl::FailedPreconditionError(absl::StrCat("format version ", version,
+                                                      " is older than this build reads (", kStoreFormatVersion,
+                                                      "); write the store again with `farhop partition`"));
   }
   FARHOP_ASSIGN_OR_RETURN(std::string sealed, sealManifest(std::string(text)));
   if (sealed != text) {

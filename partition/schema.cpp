@@ -18,6 +18,13 @@ size_t FeatureSpec::rowElements() const {
   return product;
 }
 
+const FeatureSpec* findFeature(const std::vector<FeatureSpec>& features, absl::string_view name) {
+  for (const FeatureSpec& feature : features) {
+    if (absl::string_view(feature.name) == name) return &feature;
+  }
+  return nullptr;
+}
+
 absl::StatusOr<int> Schema::nodeTypeIndex(const std::string& name) const {
   std::string known;
   for (size_t i = 0; i < nodeTypes.size(); ++i) {
@@ -52,6 +59,19 @@ absl::StatusOr<int> Schema::relationIndex(const std::string& name) const {
 std::string Schema::relationText(int relation) const {
   const Relation& r = relations[relation];
   return absl::StrCat(nodeTypes[r.source].name, ":", r.name, ":", nodeTypes[r.destination].name);
+}
+
+bool Schema::hasTimes(int relation) const {
+  const Relation& r = relations[relation];
+  return !r.timeFeature.empty() || !nodeTypes[r.source].timeFeature.empty();
+}
+
+bool Schema::storesWeights(int relation) const {
+  const Relation& r = relations[relation];
+  if (r.weightFeature.empty()) return false;
+  // A forward float32 feature is the weights as they are.
+  const FeatureSpec* feature = findFeature(r.features, r.weightFeature);
+  return feature == nullptr || feature->dtype != DType::kFloat32;
 }
 
 }  // namespace farhop::partition

@@ -24,6 +24,8 @@ struct NodeType {
   std::string name;
   uint64_t count = 0;
   std::vector<FeatureSpec> features;
+  // The feature that says from when on a node is there (docs/store-format.md, "Times"); empty: always.
+  std::string timeFeature = {};
 };
 
 // Edges run source -> destination; a node's neighbours are the sources of its in-edges.
@@ -34,7 +36,13 @@ struct Relation {
   uint64_t count = 0;
   int reverseOf = -1;                 // index of the forward relation, for relations named rev_NAME; else -1
   std::vector<FeatureSpec> features;  // stored with the forward relation only
+  // Edge features declared for sampling; of a reverse relation: the forward relation's. Empty: none.
+  std::string timeFeature = {};
+  std::string weightFeature = {};
 };
+
+// Null when there is none of that name.
+const FeatureSpec* findFeature(const std::vector<FeatureSpec>& features, absl::string_view name);
 
 struct Schema {
   std::vector<NodeType> nodeTypes;
@@ -46,6 +54,13 @@ struct Schema {
   absl::StatusOr<int> relationIndex(const std::string& name) const;
   // "source:name:destination".
   std::string relationText(int relation) const;
+  // Its edges have times: of their own, of their source nodes, or both. Then its rows are sorted by time, and every
+  // partition has RelationShard::times.
+  bool hasTimes(int relation) const;
+  // Its edges have declared weights: RelationShard::weights.
+  bool hasWeights(int relation) const { return !relations[relation].weightFeature.empty(); }
+  // They lie in a file of their own, not in a feature's.
+  bool storesWeights(int relation) const;
 };
 
 }  // namespace farhop::partition

@@ -1,5 +1,8 @@
 #include "partition/store_relation.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace farhop::partition {
 namespace {
 
@@ -29,6 +32,18 @@ RelationCsr buildRelationCsr(const IdColumn& source, uint64_t numSources, const 
   std::vector<uint64_t> next(csr.indptr.begin(), csr.indptr.end() - 1);
   for (uint64_t e : bySource) csr.edgeIds[next[destinationGids[destination[e]]]++] = e;
   return csr;
+}
+
+void sortRowsByTime(const VisibleTimes& times, RelationCsr* csr) {
+  std::vector<std::pair<int64_t, uint64_t>> row;  // (time, edge id)
+  for (size_t i = 0; i + 1 < csr->indptr.size(); ++i) {
+    const uint64_t begin = csr->indptr[i], end = csr->indptr[i + 1];
+    row.clear();
+    for (uint64_t e = begin; e < end; ++e) row.emplace_back(times(csr->edgeIds[e]), csr->edgeIds[e]);
+    // Stable: edges of one time stay in order of (source, edge id).
+    std::stable_sort(row.begin(), row.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (uint64_t e = begin; e < end; ++e) csr->edgeIds[e] = row[e - begin].second;
+  }
 }
 
 }  // namespace farhop::partition

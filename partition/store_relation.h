@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "partition/id_column.h"
+#include "partition/sampling_features.h"
 
 namespace farhop::partition {
 
@@ -18,5 +19,8 @@ struct RelationCsr {
 // `destinationGids`: original destination id -> gid. Two counting sorts; 16 bytes per edge at the peak.
 RelationCsr buildRelationCsr(const IdColumn& source, uint64_t numSources, const IdColumn& destination,
                              std::span<const uint64_t> destinationGids);
+
+// Sorts each row by (visible time, original source id, edge id). Needs 32 bytes per edge of the largest row.
+void sortRowsByTime(const VisibleTimes& times, RelationCsr* csr);
 
 }  // namespace farhop::partition

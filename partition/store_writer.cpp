@@ -4,24 +4,28 @@
 #include <span>
 #include <utility>
 
+#include "base/file.h"
 #include "base/npy.h"
+#include "partition/array_sink.h"
 #include "partition/graph_store.h"
 #include "partition/layout.h"
 #include "partition/manifest.h"
 #include "partition/partition_book.h"
+#include "partition/relation_writer.h"
 #include "partition/staged_directory.h"
-#include "partition/store_relation.h"
 
 namespace farhop::partition {
 namespace {
-
-constexpr size_t kChunkElements = size_t{1} << 16;
 
 class StoreWriter {
  public:
   StoreWriter(const Dataset& dataset, const PartitionAssignment& assignment,
               const StoreWriterOptions& options, const StagedDirectory& staged)
-      : dataset_(dataset), assignment_(assignment), options_(options), staged_(staged), root_(staged.path()) {}
+      : dataset_(dataset),
+        assignment_(assignment),
+        options_(options),
+        staged_(staged),
+        sink_(staged.path(), &manifest_.files) {}
 
   absl::Status write() {
     FARHOP_RETURN_IF_ERROR(describe());
@@ -29,13 +33,17 @@ class StoreWriter {
     for (size_t t = 0; t < schema().nodeTypes.size(); ++t)
       FARHOP_RETURN_IF_ERROR(writeNodes(static_cast<int>(t)));
     FARHOP_RETURN_IF_ERROR(writeSplits());
-    for (size_t r = 0; r < schema().relations.size(); ++r)
-      FARHOP_RETURN_IF_ERROR(writeRelation(static_cast<int>(r)));
+    FARHOP_RETURN_IF_ERROR(writeEdgeSplits());
+    RelationWriter relations({dataset_, book_, gids_}, &manifest_, &sink_);
+    for (int r = 0; r < static_cast<int>(schema().relations.size()); ++r) {
+      progress(absl::StrCat("writing ", schema().relations[r].count, " edges of ", schema().relationText(r)));
+      FARHOP_RETURN_IF_ERROR(relations.write(r));
+    }
     FARHOP_RETURN_IF_ERROR(countHaloNodes());
     FARHOP_RETURN_IF_ERROR(checkManifest(manifest_));
     // graph.json makes a directory a store: it comes when all else is on the disk.
     FARHOP_RETURN_IF_ERROR(staged_.sync());
-    return writeFileAtomically(absl::StrCat(root_, "/", kManifestFile), formatManifest(manifest_));
+    return writeFileAtomically(absl::StrCat(sink_.root(), "/", kManifestFile), formatManifest(manifest_));
   }
 
  private:
@@ -90,62 +98,25 @@ class StoreWriter {
     book_ = PartitionBook(manifest_.offsets);
   }
 
-  // Creates the file's directories; `fill(writer)` writes the data.
-  template <typename Fill>
-  absl::Status writeArray(const std::string& path, DType dtype, std::vector<uint64_t> shape,
-                          const Fill& fill) {
-    const std::string full = absl::StrCat(root_, "/", path);
-    FARHOP_RETURN_IF_ERROR(makeDirectories(full.substr(0, full.rfind('/'))));
-    FARHOP_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::create(full, dtype, std::move(shape)));
-    FARHOP_RETURN_IF_ERROR(fill(writer));
-    FARHOP_RETURN_IF_ERROR(writer.commit(Durability::kStarted));
-    manifest_.files[path] = {writer.fileBytes(), writer.checksum()};
-    return absl::OkStatus();
-  }
-
-  // A one-dimensional array whose element i is value(i), in chunks.
-  template <typename T, typename Value>
-  absl::Status writeColumn(const std::string& path, uint64_t count, const Value& value) {
-    return writeArray(path, dtypeOf<T>(), {count}, [&](NpyWriter& writer) -> absl::Status {
-      std::vector<T> chunk;
-      chunk.reserve(static_cast<size_t>(std::min<uint64_t>(count, kChunkElements)));
-      for (uint64_t i = 0; i < count; ++i) {
-        chunk.push_back(static_cast<T>(value(i)));
-        if (chunk.size() < kChunkElements && i + 1 < count) continue;
-        FARHOP_RETURN_IF_ERROR(writer.write(chunk.data(), chunk.size() * sizeof(T)));
-        chunk.clear();
-      }
-      return absl::OkStatus();
-    });
-  }
-
-  // Rows rowIds[0], rowIds[1], ... of a feature.
-  absl::Status writeFeature(const std::string& path, const FeatureSpec& spec, const FeatureColumn& column,
-                            std::span<const uint64_t> rowIds) {
-    std::vector<uint64_t> shape = {rowIds.size()};
-    shape.insert(shape.end(), spec.rowShape.begin(), spec.rowShape.end());
-    const size_t rowBytes = spec.rowBytes();
-    return writeArray(path, spec.dtype, std::move(shape), [&](NpyWriter& writer) -> absl::Status {
-      if (rowBytes == 0) return absl::OkStatus();
-      for (uint64_t id : rowIds) FARHOP_RETURN_IF_ERROR(writer.write(column.data + id * rowBytes, rowBytes));
-      return absl::OkStatus();
-    });
-  }
-
   absl::Status writeNodes(int t) {
     const NodeType& type = schema().nodeTypes[t];
     progress(absl::StrCat("writing ", type.count, " nodes of type ", type.name));
     const std::vector<uint64_t>& gids = gids_[t];
     FARHOP_RETURN_IF_ERROR(
-        writeColumn<uint64_t>(gidMapPath(schema(), t), gids.size(), [&](uint64_t i) { return gids[i]; }));
+        sink_.writeColumn<uint64_t>(gidMapPath(schema(), t), gids.size(), [&](uint64_t i) { return gids[i]; }));
     std::vector<uint64_t> originalIds(gids.size());  // by gid
     for (uint64_t id = 0; id < gids.size(); ++id) originalIds[gids[id]] = id;
+    const auto originalId = [&](uint64_t gid) { return originalIds[gid]; };
+    FARHOP_RETURN_IF_ERROR(
+        gids.size() < kSmallNodeCount
+            ? sink_.writeColumn<uint32_t>(globalOriginalIdsPath(schema(), t), gids.size(), originalId)
+            : sink_.writeColumn<uint64_t>(globalOriginalIdsPath(schema(), t), gids.size(), originalId));
     for (int k = 0; k < parts(); ++k) {
       const auto own = std::span<const uint64_t>(originalIds).subspan(book_.begin(t, k), book_.count(t, k));
-      FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(originalIdsPath(schema(), k, t), own.size(),
+      FARHOP_RETURN_IF_ERROR(sink_.writeColumn<uint64_t>(originalIdsPath(schema(), k, t), own.size(),
                                                    [&](uint64_t i) { return own[i]; }));
       for (size_t f = 0; f < type.features.size(); ++f) {
-        FARHOP_RETURN_IF_ERROR(writeFeature(nodeFeaturePath(schema(), k, t, type.features[f].name),
+        FARHOP_RETURN_IF_ERROR(sink_.writeFeature(nodeFeaturePath(schema(), k, t, type.features[f].name),
                                             type.features[f], dataset_.nodeFeatures[t][f], own));
       }
     }
@@ -160,11 +131,11 @@ class StoreWriter {
         const uint64_t gid = gids_[split.nodeType][id];
         seeds[static_cast<size_t>(assignment_.partitionOf[split.nodeType][id])].push_back(gid);
       }
-      FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(globalSplitPath(schema(), split.nodeType, split.name),
+      FARHOP_RETURN_IF_ERROR(sink_.writeColumn<uint64_t>(globalSplitPath(schema(), split.nodeType, split.name),
                                                    split.ids.size(), [&](uint64_t i) { return split.ids[i]; }));
       for (int k = 0; k < parts(); ++k) {
         const std::vector<uint64_t>& own = seeds[static_cast<size_t>(k)];
-        FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(splitPath(schema(), k, split.nodeType, split.name),
+        FARHOP_RETURN_IF_ERROR(sink_.writeColumn<uint64_t>(splitPath(schema(), k, split.nodeType, split.name),
                                                      own.size(), [&](uint64_t i) { return own[i]; }));
         info.partitionCounts.push_back(own.size());
       }
@@ -173,53 +144,45 @@ class StoreWriter {
     return absl::OkStatus();
   }
 
-  absl::Status writeRelation(int r) {
-    const Relation& relation = schema().relations[r];
-    progress(absl::StrCat("writing ", relation.count, " edges of ", schema().relationText(r)));
-    const bool reverse = relation.reverseOf >= 0;
-    const EdgeList& edges = dataset_.edges[reverse ? relation.reverseOf : r];
-    const IdColumn& source = reverse ? edges.destination : edges.source;
-    const IdColumn& destination = reverse ? edges.source : edges.destination;
-    const RelationCsr csr = buildRelationCsr(source, schema().nodeTypes[relation.source].count, destination,
-                                             gids_[relation.destination]);
-    manifest_.partitionEdges.emplace_back();
-    manifest_.remoteEdges.emplace_back();
-    for (int k = 0; k < parts(); ++k) FARHOP_RETURN_IF_ERROR(writeRelationPartition(r, k, source, csr));
+  absl::Status writeEdgeSplits() {
+    for (const EdgeSplitSeeds& split : dataset_.edgeSplits) {
+      EdgeSplitInfo info{split.name, split.relation, split.source.size(), {}, split.labelSpec};
+      FARHOP_RETURN_IF_ERROR(sink_.writeValues<uint64_t>(
+          globalEdgeSplitPath(schema(), split.relation, split.name), {info.count, 2},
+          [&](uint64_t i) { return i % 2 == 0 ? split.source[i / 2] : split.destination[i / 2]; }));
+      std::vector<std::vector<uint64_t>> seeds(static_cast<size_t>(parts()));  // by partition: positions in the list
+      const Relation& relation = schema().relations[split.relation];
+      const std::vector<int32_t>& partitionOf = assignment_.partitionOf[relation.destination];
+      for (uint64_t i = 0; i < info.count; ++i) {
+        seeds[static_cast<size_t>(partitionOf[split.destination[i]])].push_back(i);
+      }
+      for (int k = 0; k < parts(); ++k) {
+        const std::vector<uint64_t>& own = seeds[static_cast<size_t>(k)];
+        info.partitionCounts.push_back(own.size());
+        FARHOP_RETURN_IF_ERROR(sink_.writeValues<uint64_t>(
+            edgeSplitPath(schema(), k, split.relation, split.name), {own.size(), 2}, [&](uint64_t i) {
+              const uint64_t seed = own[i / 2];
+              return i % 2 == 0 ? gids_[relation.source][split.source[seed]]
+                                : gids_[relation.destination][split.destination[seed]];
+            }));
+        if (!split.labelSpec) continue;
+        FARHOP_RETURN_IF_ERROR(sink_.writeFeature(edgeSplitLabelsPath(schema(), k, split.relation, split.name),
+                                                  *split.labelSpec, split.labels, own));
+      }
+      FARHOP_RETURN_IF_ERROR(writeEdgeLabels(split));
+      manifest_.edgeSplits.push_back(std::move(info));
+    }
     return absl::OkStatus();
   }
 
-  absl::Status writeRelationPartition(int r, int k, const IdColumn& source, const RelationCsr& csr) {
-    const Relation& relation = schema().relations[r];
-    const uint64_t firstRow = book_.begin(relation.destination, k),
-                   rows = book_.count(relation.destination, k);
-    const uint64_t firstEdge = csr.indptr[firstRow];
-    const auto edgeIds =
-        std::span<const uint64_t>(csr.edgeIds).subspan(firstEdge, csr.indptr[firstRow + rows] - firstEdge);
-    FARHOP_RETURN_IF_ERROR(
-        writeColumn<uint64_t>(relationPath(schema(), k, r, "indptr"), rows + 1,
-                              [&](uint64_t i) { return csr.indptr[firstRow + i] - firstEdge; }));
-    FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(relationPath(schema(), k, r, "edge_ids"), edgeIds.size(),
-                                                 [&](uint64_t i) { return edgeIds[i]; }));
-    const std::vector<uint64_t>& gids = gids_[relation.source];
-    uint64_t remote = 0;
-    auto neighbor = [&](uint64_t i) {
-      const uint64_t gid = gids[source[edgeIds[i]]];
-      remote += gid < book_.begin(relation.source, k) || gid >= book_.end(relation.source, k);
-      return gid;
-    };
-    const std::string path = relationPath(schema(), k, r, "neighbors");
-    if (schema().nodeTypes[relation.source].count < kSmallNodeCount) {
-      FARHOP_RETURN_IF_ERROR(writeColumn<uint32_t>(path, edgeIds.size(), neighbor));
-    } else {
-      FARHOP_RETURN_IF_ERROR(writeColumn<uint64_t>(path, edgeIds.size(), neighbor));
-    }
-    manifest_.partitionEdges.back().push_back(edgeIds.size());
-    manifest_.remoteEdges.back().push_back(remote);
-    for (size_t f = 0; f < relation.features.size(); ++f) {
-      FARHOP_RETURN_IF_ERROR(writeFeature(edgeFeaturePath(schema(), k, r, relation.features[f].name),
-                                          relation.features[f], dataset_.edgeFeatures[r][f], edgeIds));
-    }
-    return absl::OkStatus();
+  absl::Status writeEdgeLabels(const EdgeSplitSeeds& split) {
+    if (!split.labelSpec) return absl::OkStatus();
+    std::vector<uint64_t> shape = {split.labels.rows};
+    shape.insert(shape.end(), split.labelSpec->rowShape.begin(), split.labelSpec->rowShape.end());
+    return sink_.writeArray(globalEdgeSplitLabelsPath(schema(), split.relation, split.name), split.labelSpec->dtype,
+                            std::move(shape), [&](NpyWriter& writer) {
+                              return writer.write(split.labels.data, split.labels.rows * split.labelSpec->rowBytes());
+                            });
   }
 
   // From the files just written, partition by partition, so that one bit per node is enough.
@@ -234,7 +197,7 @@ class StoreWriter {
         FARHOP_ASSIGN_OR_RETURN(
             NpyArray neighbors,
             NpyArray::open(
-                absl::StrCat(root_, "/", relationPath(schema(), k, static_cast<int>(r), "neighbors"))));
+                absl::StrCat(sink_.root(), "/", relationPath(schema(), k, static_cast<int>(r), "neighbors"))));
         auto mark = [&](const auto& gids) {
           for (uint64_t gid : gids) {
             const bool own = gid >= book_.begin(source, k) && gid < book_.end(source, k);
@@ -259,8 +222,8 @@ class StoreWriter {
   const PartitionAssignment& assignment_;
   const StoreWriterOptions& options_;
   const StagedDirectory& staged_;
-  const std::string root_;
   Manifest manifest_;
+  ArraySink sink_;  // after manifest_, into which it writes
   PartitionBook book_;
   std::vector<std::vector<uint64_t>> gids_;  // [node type][original id]
 };

@@ -44,6 +44,15 @@ class StoreServer {
   virtual uint16_t port() const = 0;
 };
 
+struct StoreClientOptions {
+  HostPort master;
+  std::string jobId;
+  std::string token;
+  PeerName self;
+  bool wasUp = false;  // this process has reached the store before: refused connections mean that it has ended
+  std::function<bool()> givenUp = nullptr;  // asked between attempts; true ends them with Cancelled
+};
+
 // One connection to the store. Thread-safe; operations of one client run one after the other. Destroyed without
 // farewell(), it fails the store for the others. Errors that concern a lost process carry it: peerOf(status).
 class StoreClient {
@@ -51,9 +60,7 @@ class StoreClient {
   // Retries while the master is not up, until the deadline; Unavailable, naming it, when it was up and has been
   // refusing connections for a second since. PermissionDenied for a wrong token or job,
   // FailedPrecondition for another protocol version, NotFound when the host does not resolve.
-  static absl::StatusOr<std::unique_ptr<StoreClient>> connect(const HostPort& master, const std::string& jobId,
-                                                              const std::string& token, const PeerName& self,
-                                                              Deadline deadline);
+  static absl::StatusOr<std::unique_ptr<StoreClient>> connect(const StoreClientOptions& options, Deadline deadline);
   virtual ~StoreClient() = default;
 
   // InvalidArgument for a key or value longer than the server takes, ResourceExhausted when it is full.
@@ -64,6 +71,9 @@ class StoreClient {
   virtual absl::StatusOr<int64_t> add(const std::string& key, int64_t delta, Deadline deadline) = 0;
   // Ends the connection without failing the store for the others.
   virtual void farewell() = 0;
+  // Ends the operation under way, on whichever thread, and all later ones with an error: for a process that must end
+  // while its store does not answer. The store sees a client without a farewell.
+  virtual void interrupt() = 0;
   // The local numeric address of this connection: the interface that reaches the master.
   virtual std::string localAddress() const = 0;
 };

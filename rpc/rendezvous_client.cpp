@@ -15,8 +15,8 @@
 namespace farhop::rpc {
 namespace {
 
-// The server answers at the deadline; its answer may take this long to arrive.
-constexpr std::chrono::milliseconds kAnswerGrace{500};
+// The server answers a get at its deadline; the answer of a busy one may take this long to arrive.
+constexpr std::chrono::milliseconds kAnswerGrace{5'000};
 // How long a store that was there must refuse connections to be taken for dead, and how often it is tried.
 constexpr std::chrono::milliseconds kGoneAfter{1'000};
 constexpr std::chrono::milliseconds kGonePollInterval{50};
@@ -43,6 +43,7 @@ absl::Status notAStore(const HostPort& master) {
 // the group has met; a moment is allowed for a socket that is handed from one process to another.
 class Reachability {
  public:
+  explicit Reachability(bool wasUp) : wasUp_(wasUp) {}
   bool wasUp() const { return wasUp_; }
   void noteConnection() {
     wasUp_ = true;
@@ -55,7 +56,7 @@ class Reachability {
   }
 
  private:
-  bool wasUp_ = false;
+  bool wasUp_;
   Clock::time_point refusedSince_ = Clock::time_point::max();
 };
 
@@ -65,6 +66,10 @@ absl::Status storeIsGone(const HostPort& address, int proc, const absl::Status& 
                                                       ": nothing listens there any more, so its process has ended (",
                                                       refusal.message(), ")")),
                   master);
+}
+
+void pause(int ms, Deadline deadline) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(std::min(ms, std::max(1, deadline.remainingMs()))));
 }
 
 // The body of one reply.
@@ -131,13 +136,23 @@ class StoreClientImpl : public StoreClient {
     if (!fd_.valid()) return;
     const std::string frame = storeFrame(StoreOperation::kFarewell, {});
     static_cast<void>(sendAll(fd_.get(), frame.data(), frame.size(), Deadline::after(std::chrono::seconds(1))));
-    fd_.reset();
+    closeSocket();
     if (broken_.ok()) broken_ = absl::FailedPreconditionError("operation after farewell() to the rendezvous store");
+  }
+
+  void interrupt() override {
+    std::lock_guard lock(fdMutex_);
+    if (fd_.valid()) (void)::shutdown(fd_.get(), SHUT_RDWR);
   }
 
   std::string localAddress() const override { return localAddress_; }
 
  private:
+  void closeSocket() {
+    std::lock_guard lock(fdMutex_);
+    fd_.reset();
+  }
+
   absl::StatusOr<std::string> ask(StoreOperation operation, const std::string& key, const std::string& body,
                                   Deadline deadline) {
     if (key.size() > maxKeyBytes_) {
@@ -150,8 +165,9 @@ class StoreClientImpl : public StoreClient {
     const std::string frame = storeFrame(operation, body);
     const absl::Status sent = sendAll(fd_.get(), frame.data(), frame.size(), deadline);
     if (!sent.ok()) return breakWith(sent);
-    absl::StatusOr<std::string> reply =
-        receiveReply(fd_.get(), maxValueBytes_, Deadline(deadline.at() + kAnswerGrace), master_);
+    const bool waits = operation == StoreOperation::kGet;
+    absl::StatusOr<std::string> reply = receiveReply(
+        fd_.get(), maxValueBytes_, waits ? Deadline(deadline.at() + kAnswerGrace) : deadline, master_);
     if (!reply.ok()) return breakWith(reply.status());
     return decodeStoreReply(*reply, maxValueBytes_);
   }
@@ -162,7 +178,7 @@ class StoreClientImpl : public StoreClient {
     broken_ = withPeer(absl::Status(status.code(), absl::StrCat("the rendezvous store on ", describePeer(master),
                                                                 " was lost: ", status.message())),
                        master);
-    fd_.reset();
+    closeSocket();
     return broken_;
   }
 
@@ -171,23 +187,33 @@ class StoreClientImpl : public StoreClient {
   const int proc_;
   const size_t maxKeyBytes_, maxValueBytes_;
   std::mutex mutex_;
-  FileDescriptor fd_;     // guarded by mutex_
+  std::mutex fdMutex_;    // orders interrupt() and the close
+  FileDescriptor fd_;     // used under mutex_, closed under both
   absl::Status broken_;   // guarded by mutex_
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const HostPort& master, const std::string& jobId,
-                                                                  const std::string& token, const PeerName& self,
-                                                                  Deadline deadline) {
-  const std::string hello = storeFrame(StoreOperation::kHello, encodeStoreHello({jobId, token, self.machine, self.proc}));
-  Reachability reachability;
+absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const StoreClientOptions& options, Deadline deadline) {
+  const HostPort& master = options.master;
+  const PeerName& self = options.self;
+  const std::string hello =
+      storeFrame(StoreOperation::kHello, encodeStoreHello({options.jobId, options.token, self.machine, self.proc}));
+  Reachability reachability(options.wasUp);
   reachStage("store/resolve");
   for (int pauseMs = 10;; pauseMs = std::min(pauseMs * 2, 200)) {
-    absl::StatusOr<FileDescriptor> connected = connectTcp(master, deadline, !reachability.wasUp());
+    if (options.givenUp && options.givenUp()) {
+      return absl::CancelledError(absl::StrCat("meeting the rendezvous store on ", master.text(), " was given up"));
+    }
+    absl::StatusOr<FileDescriptor> connected = connectTcp(master, deadline, false);
     if (!connected.ok()) {
-      if (!reachability.wasUp()) return connected.status();
-      if (!absl::IsUnavailable(connected.status()) || deadline.expired()) return connected.status();
+      // A name that does not resolve, or no time left. Before the store was up any other error may pass.
+      if (absl::IsNotFound(connected.status()) || deadline.expired()) return connected.status();
+      if (!reachability.wasUp()) {
+        pause(pauseMs, deadline);
+        continue;
+      }
+      if (!absl::IsUnavailable(connected.status())) return connected.status();
       if (reachability.isGone()) return storeIsGone(master, self.proc, connected.status());
       std::this_thread::sleep_for(kGonePollInterval);
       continue;
@@ -217,7 +243,7 @@ absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::connect(const HostPort
     if (!absl::IsUnavailable(body.status()) || deadline.expired()) {
       return annotate(body.status(), absl::StrCat("meeting the rendezvous store on ", master.text()));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(pauseMs, std::max(1, deadline.remainingMs()))));
+    pause(pauseMs, deadline);
   }
 }
 

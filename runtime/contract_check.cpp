@@ -63,6 +63,9 @@ absl::Status checkPorts(const LaunchContract& contract, const FieldNames& names)
                                 contract.procsPerMachine, " the ports would go beyond ", kMaxPort,
                                 "; choose one of at most ", kMaxPort - contract.procsPerMachine));
   }
+  for (const uint16_t other : contract.otherMasterPorts) {
+    FARHOP_RETURN_IF_ERROR(checkRange("otherMasterPorts", other, 1, kMaxPort - contract.procsPerMachine));
+  }
   if (contract.masterFd < 0) return absl::OkStatus();
   if (contract.machine != 0) {
     return invalid(absl::StrCat(names.masterFd, " is set, but ", names.machine, " is ", contract.machine,

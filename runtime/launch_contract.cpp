@@ -112,6 +112,9 @@ absl::StatusOr<LaunchContract> readFarhop(const Variables& variables) {
   if (variables.find(kEnvMasterFd)) {
     FARHOP_ASSIGN_OR_RETURN(contract.masterFd, variables.number(kEnvMasterFd, 0, 1 << 20));
   }
+  if (variables.find(kEnvLauncherFd)) {
+    FARHOP_ASSIGN_OR_RETURN(contract.launcherFd, variables.number(kEnvLauncherFd, 0, 1 << 20));
+  }
   return contract;
 }
 
@@ -168,6 +171,17 @@ int slurmSlots(int procs) {
   return (kSlurmEndPort - kSlurmFirstPort) / procs;
 }
 
+std::vector<uint16_t> otherSlurmPorts(int first, int procs) {
+  const int slots = slurmSlots(procs);
+  std::vector<uint16_t> ports;
+  for (int attempt = 1; attempt < std::min(kSlurmPortAttempts, slots); ++attempt) {
+    // A quarter of the range apart: whatever occupies one slot is unlikely to reach the next.
+    const int slot = (first + attempt * std::max(1, slots / kSlurmPortAttempts)) % slots;
+    ports.push_back(static_cast<uint16_t>(kSlurmFirstPort + slot * procs));
+  }
+  return ports;
+}
+
 absl::StatusOr<LaunchContract> readSlurm(const Variables& variables, uint64_t step) {
   for (const char* name : {"SLURM_HET_SIZE", "SLURM_PACK_SIZE"}) {
     const auto size = variables.find(name);
@@ -196,6 +210,7 @@ absl::StatusOr<LaunchContract> readSlurm(const Variables& variables, uint64_t st
   const uint64_t slot = (job * 31 + step) % static_cast<uint64_t>(slurmSlots(contract.procsPerMachine));
   contract.masterPort =
       static_cast<uint16_t>(kSlurmFirstPort + static_cast<int>(slot) * contract.procsPerMachine);
+  contract.otherMasterPorts = otherSlurmPorts(static_cast<int>(slot), contract.procsPerMachine);
   return contract;
 }
 
@@ -224,7 +239,9 @@ struct FarhopSet {
       (variables.find(name) ? present : missing).push_back(name);
     }
     // Alone it says that a launcher's variables were lost on the way.
-    if (variables.find(kEnvMasterFd)) present.push_back(kEnvMasterFd);
+    for (const char* name : {kEnvMasterFd, kEnvLauncherFd}) {
+      if (variables.find(name)) present.push_back(name);
+    }
   }
 };
 
@@ -287,14 +304,7 @@ absl::StatusOr<LaunchContract> readLaunchContract(const EnvironmentReader& envir
 
 std::vector<uint16_t> masterPortCandidates(const LaunchContract& contract) {
   std::vector<uint16_t> ports{contract.masterPort};
-  if (contract.source != LaunchContract::Source::kSlurm) return ports;
-  const int procs = contract.procsPerMachine, slots = slurmSlots(procs);
-  const int first = (contract.masterPort - kSlurmFirstPort) / procs;
-  for (int attempt = 1; attempt < std::min(kSlurmPortAttempts, slots); ++attempt) {
-    // A quarter of the range apart: whatever occupies one slot is unlikely to reach the next.
-    const int slot = (first + attempt * std::max(1, slots / kSlurmPortAttempts)) % slots;
-    ports.push_back(static_cast<uint16_t>(kSlurmFirstPort + slot * procs));
-  }
+  ports.insert(ports.end(), contract.otherMasterPorts.begin(), contract.otherMasterPorts.end());
   return ports;
 }
 
@@ -321,6 +331,7 @@ std::map<std::string, std::string> launchEnvironment(const LaunchContract& contr
   }
   if (!contract.graph.empty()) result[kEnvGraph] = contract.graph;
   if (contract.masterFd >= 0) result[kEnvMasterFd] = std::to_string(contract.masterFd);
+  if (contract.launcherFd >= 0) result[kEnvLauncherFd] = std::to_string(contract.launcherFd);
   return result;
 }
 

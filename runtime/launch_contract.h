@@ -29,6 +29,15 @@ inline constexpr char kEnvGraph[] = "FARHOP_GRAPH";
 // part of the set that must be complete.
 inline constexpr char kEnvMasterFd[] = "FARHOP_MASTER_FD";
 
+// Number of an inherited socket on which the launcher tells which processes of the job have ended (job_news.h).
+// Optional as well; without it a process that dies before it has met any other is missed at the start's deadline.
+inline constexpr char kEnvLauncherFd[] = "FARHOP_LAUNCHER_FD";
+
+// What the errors of a start advise that miss a process of which nobody has heard.
+inline constexpr char kNeverCameAdvice[] =
+    "it did not start, died before, or waits itself: see its log (with farhop run, or srun --kill-on-bad-exit=1, a death "
+    "ends the start at once)";
+
 inline constexpr int kMaxMachines = 65'536;
 inline constexpr int kMaxProcsPerMachine = 1'024;
 
@@ -53,11 +62,13 @@ struct LaunchContract {
   int proc = 0;
   std::string masterAddr = "127.0.0.1";
   uint16_t masterPort = 0;  // base; group p adds p. 0 only for a single process
+  std::vector<uint16_t> otherMasterPorts;  // bases to try when masterPort is taken: under Slurm, where nobody reserves it
   std::string jobId;
   std::string token;
   StartMode start;
   std::string graph;  // may be empty
   int masterFd = -1;  // -1: none; checked to be a number only; whether it is a listening socket is for its user to see
+  int launcherFd = -1;  // likewise
   enum class Source { kFarhop, kSlurm, kSingle } source = Source::kSingle;
 
   int worldSize() const { return numMachines * procsPerMachine; }
@@ -73,15 +84,15 @@ absl::Status checkContract(const LaunchContract& contract);
 using EnvironmentReader = std::function<std::optional<std::string>(const std::string&)>;
 EnvironmentReader processEnvironment();
 
-// ARCHITECTURE.md, "Launch contract": a complete FARHOP_* set (all but FARHOP_START, FARHOP_GRAPH and
-// FARHOP_MASTER_FD, which are optional everywhere), else a Slurm step, else a single process. An empty
+// ARCHITECTURE.md, "Launch contract": a complete FARHOP_* set (all but FARHOP_START, FARHOP_GRAPH,
+// FARHOP_MASTER_FD and FARHOP_LAUNCHER_FD, which are optional everywhere), else a Slurm step, else a single process. An empty
 // variable counts as unset. A half-set or inconsistent FARHOP_* set, a non-number, a rank out of range or an
 // unequal Slurm step is InvalidArgument naming the variable and what it should be; so is a WORLD_SIZE above 1
 // when neither FARHOP_* nor a Slurm step is there, since each process would then train alone.
 absl::StatusOr<LaunchContract> readLaunchContract(const EnvironmentReader& environment);
 
-// The base ports to try, in order: only masterPort, except under Slurm, where any may be taken by a stranger.
-// All processes of a job get the same list; the token tells whether the right job listens.
+// The base ports to try, in order: masterPort and otherMasterPorts. All processes of a job get the same list; the
+// token tells whether the right job listens.
 std::vector<uint16_t> masterPortCandidates(const LaunchContract& contract);
 
 // The variables for one trainer: the FARHOP_* set and the names that torch users know (RANK, WORLD_SIZE,

@@ -19,6 +19,8 @@ using Type = LocalMessage::Type;
 constexpr size_t kMaxOutputBytes = size_t{4} << 20;
 // What a process that ends still has to say reaches the socket's buffer within this time, or never.
 constexpr std::chrono::milliseconds kFlushTimeout{500};
+// How long a process whose wait is over in vain listens to those who may know better why.
+constexpr std::chrono::milliseconds kOthersTimeout{500};
 
 }  // namespace
 
@@ -26,6 +28,15 @@ bool sameUser(int fd) {
   ucred credentials{};
   socklen_t size = sizeof(credentials);
   return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 && credentials.uid == ::geteuid();
+}
+
+std::string placeOfPeer(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return {};
+  char host[256] = {};
+  if (::gethostname(host, sizeof(host) - 1) != 0) return absl::StrCat("pid ", credentials.pid);
+  return absl::StrCat("pid ", credentials.pid, " on ", host);
 }
 
 std::string LocalChannel::socketName(const LaunchContract& contract) {
@@ -188,6 +199,7 @@ void LocalChannel::apply(const LocalMessage& message, std::vector<absl::Status>&
     case Type::kDead:
       if (!known) return;
       members_[static_cast<size_t>(message.proc)].dead = true;
+      if (!message.text.empty()) members_[static_cast<size_t>(message.proc)].address = message.text;
       failures.push_back(deathOf(message.proc));
       return;
     case Type::kLost: {
@@ -310,6 +322,16 @@ absl::Status LocalChannel::waitReady(int proc, Deadline deadline) const {
     return absl::UnavailableError(absl::StrCat("process ", proc, " of machine ", contract_.machine,
                                                " left before it was ready; its log says why"));
   }
+  // The hub knows where everyone runs that has said hello.
+  if (isHub() && member.address.empty() && proc != contract_.proc) {
+    const PeerName peer{contract_.machine, proc, ""};
+    return withPeer(absl::DeadlineExceededError(absl::StrCat(describePeer(peer), " never came to the machine's local "
+                                                             "channel; ", kNeverCameAdvice)),
+                    peer);
+  }
+  // It waits for somebody itself, and its deadline passes at about the same time: then it says for whom.
+  lock.unlock();
+  if (monitor_->waitFor(Deadline::after(kOthersTimeout))) return monitor_->status();
   return absl::DeadlineExceededError(absl::StrCat("process ", proc, " of machine ", contract_.machine,
                                                   " was not ready in time; its log says what it waits for"));
 }

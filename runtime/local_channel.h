@@ -31,6 +31,9 @@ namespace farhop::runtime {
 // Whether the other end of an abstract socket, which has no permissions of its own, runs as the same user.
 bool sameUser(int fd);
 
+// "pid 4711 on node7": where the process at the other end of a local socket runs.
+std::string placeOfPeer(int fd);
+
 // Thread-safe.
 class LocalChannel {
  public:
@@ -83,7 +86,7 @@ class LocalChannel {
     bool broken = false;
   };
   struct Member {
-    std::string address;
+    std::string address;  // in its group; until that is announced, where the process runs
     bool ready = false;
     bool left = false;
     bool dead = false;
@@ -106,6 +109,8 @@ class LocalChannel {
   // Its clients (local_channel_client.cpp).
   absl::Status connect(Deadline deadline);
   absl::Status awaitWelcome(Connection& connection, Deadline deadline);
+  absl::Status leaveFor(const absl::Status& failure, Connection& connection) const;
+  PeerName hub() const { return {contract_.machine, 0, members_[0].address}; }
 
   void run();
   bool step(std::vector<absl::Status>& failures);

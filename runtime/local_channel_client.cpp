@@ -12,6 +12,15 @@ namespace farhop::runtime {
 
 using Type = LocalMessage::Type;
 
+namespace {
+
+// Nothing wakes these waits when a failure is recorded, so they are cut into pieces.
+constexpr std::chrono::milliseconds kSlice{50};
+
+Deadline sliceOf(Deadline deadline) { return Deadline::earliest(deadline, Deadline::after(kSlice)); }
+
+}  // namespace
+
 absl::Status LocalChannel::connect(Deadline deadline) {
   LocalMessage hello;
   hello.type = Type::kHello;
@@ -22,13 +31,18 @@ absl::Status LocalChannel::connect(Deadline deadline) {
   hello.value = contract_.token;
   const std::string frame = encodeLocalMessage(hello);
 
-  absl::StatusOr<FileDescriptor> fd = connectAbstract(socketName(contract_), deadline, true);
-  if (!fd.ok()) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("process 0 of machine ", contract_.machine, " did not open the machine's local channel in time (",
-                     std::string(fd.status().message()), "); did it start?"));
+  absl::StatusOr<FileDescriptor> fd = connectAbstract(socketName(contract_), sliceOf(deadline), true);
+  while (!fd.ok() && !deadline.expired()) {
+    FARHOP_RETURN_IF_ERROR(monitor_->status());
+    fd = connectAbstract(socketName(contract_), sliceOf(deadline), true);
   }
-  const PeerName hub{contract_.machine, 0, ""};
+  if (!fd.ok()) {
+    const PeerName missing{contract_.machine, 0, ""};
+    return withPeer(absl::DeadlineExceededError(
+                        absl::StrCat(describePeer(missing), " did not open the machine's local channel in time (",
+                                     std::string(fd.status().message()), "); ", kNeverCameAdvice)),
+                    missing);
+  }
   if (!sameUser(fd->get())) {
     return absl::PermissionDeniedError(
         absl::StrCat("another user's process listens as '", socketName(contract_), "'; choose another job id"));
@@ -36,8 +50,9 @@ absl::Status LocalChannel::connect(Deadline deadline) {
   auto connection = std::make_unique<Connection>();
   connection->fd = *std::move(fd);
   connection->proc = 0;
+  members_[0].address = placeOfPeer(connection->fd.get());
   if (const absl::Status sent = sendAll(connection->fd.get(), frame.data(), frame.size(), deadline); !sent.ok()) {
-    return withPeer(annotate(sent, absl::StrCat("lost ", describePeer(hub), ": the machine's local channel")), hub);
+    return withPeer(annotate(sent, absl::StrCat("lost ", describePeer(hub()), ": the machine's local channel")), hub());
   }
   rpc::reachStage("channel/hello");
   FARHOP_RETURN_IF_ERROR(awaitWelcome(*connection, deadline));
@@ -45,9 +60,19 @@ absl::Status LocalChannel::connect(Deadline deadline) {
   return absl::OkStatus();
 }
 
+// The hub has the hello already: it is to hear of the one that was lost, and not to take this process for another.
+absl::Status LocalChannel::leaveFor(const absl::Status& failure, Connection& connection) const {
+  LocalMessage farewell;
+  farewell.type = Type::kLeave;
+  farewell.machine = contract_.machine;
+  farewell.proc = contract_.proc;
+  const std::string frames = encodeLocalMessage(lossMessage(failure)) + encodeLocalMessage(farewell);
+  (void)sendAll(connection.fd.get(), frames.data(), frames.size(), Deadline::after(kSlice));
+  return failure;
+}
+
 // The hub's answer; what follows it stays in `input`.
 absl::Status LocalChannel::awaitWelcome(Connection& connection, Deadline deadline) {
-  const PeerName hub{contract_.machine, 0, ""};
   for (;;) {
     absl::StatusOr<std::optional<LocalMessage>> message = takeLocalMessage(connection.input);
     if (!message.ok()) return message.status();
@@ -65,18 +90,20 @@ absl::Status LocalChannel::awaitWelcome(Connection& connection, Deadline deadlin
       bytesReceived_ += static_cast<size_t>(n);
     } else if (n == 0) {
       return withPeer(absl::UnavailableError(absl::StrCat(
-                          "lost ", describePeer(hub), ": it closed the machine's local channel; its log says why")),
-                      hub);
+                          "lost ", describePeer(hub()), ": it closed the machine's local channel; its log says why")),
+                      hub());
     } else if (errno == EAGAIN || errno == EINTR) {
       pollfd entry{connection.fd.get(), POLLIN, 0};
-      (void)::poll(&entry, 1, deadline.remainingMs());
+      (void)::poll(&entry, 1, sliceOf(deadline).remainingMs());
+      if (const absl::Status failure = monitor_->status(); !failure.ok()) return leaveFor(failure, connection);
       if (deadline.expired()) {
         return absl::DeadlineExceededError(absl::StrCat("process 0 of machine ", contract_.machine,
                                                         " does not answer on the machine's local channel"));
       }
     } else {
       // A hub that ends with bytes of ours unread resets the connection.
-      return withPeer(errnoStatus(absl::StrCat("lost ", describePeer(hub), ": the machine's local channel"), errno), hub);
+      return withPeer(errnoStatus(absl::StrCat("lost ", describePeer(hub()), ": the machine's local channel"), errno),
+                      hub());
     }
   }
 }

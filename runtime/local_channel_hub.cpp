@@ -106,6 +106,7 @@ bool LocalChannel::admit(Connection& connection, const LocalMessage& hello) {
     return false;
   }
   connection.proc = hello.proc;
+  members_[static_cast<size_t>(hello.proc)].address = placeOfPeer(connection.fd.get());
   LocalMessage answer;
   answer.type = Type::kWelcome;
   send(connection, encodeLocalMessage(answer));

@@ -19,6 +19,8 @@ namespace {
 // within milliseconds; this is ample for every process to hear of it, and short for those who wait.
 constexpr std::chrono::milliseconds kGrace{500};
 constexpr std::chrono::milliseconds kVictimGrace{1'000};
+// Who then still waits for a store waits for one that does not answer: a healthy one does within a second.
+constexpr std::chrono::milliseconds kStoreGrace{2'000};
 
 Deadline startDeadline(const LaunchContract& contract, const SessionOptions& options) {
   if (options.startTimeout.count() > 0) return Deadline::after(options.startTimeout);
@@ -56,6 +58,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::start(const LaunchContract& co
 absl::Status Session::run(Deadline deadline) {
   // First of the listeners: the others are to know before collectives close their connections.
   listenerId_ = monitor_.addListener([this](const absl::Status& failure) { onFailure(failure); });
+  FARHOP_ASSIGN_OR_RETURN(launcher_, LauncherWatch::open(contract_, &monitor_));
   if (options_.bind) bind();
   mark(&StageTimes::boundSeconds);
   FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<LocalChannel> channel, LocalChannel::open(contract_, &monitor_, deadline));
@@ -63,6 +66,8 @@ absl::Status Session::run(Deadline deadline) {
     std::lock_guard lock(mutex_);
     channel_ = std::move(channel);
   }
+  // One that was recorded before there was anybody to tell.
+  if (const absl::Status failure = monitor_.status(); !failure.ok()) channel_->reportLost(failure);
   collectives_ = std::make_unique<Collectives>(contract_, &monitor_);
   WorkerGroupOptions groupOptions;
   groupOptions.peerTimeout = options_.peerTimeout;
@@ -93,6 +98,7 @@ absl::Status Session::run(Deadline deadline) {
       [values](const std::string& key, Deadline until) { return values->get(key, until); }};
   FARHOP_RETURN_IF_ERROR(collectives_->connectMachine(store, deadline));
   FARHOP_RETURN_IF_ERROR(collectives_->barrierJob(deadline));
+  if (launcher_) launcher_->noteAllReady();
   mark(&StageTimes::allReadySeconds);
   std::lock_guard lock(mutex_);
   times_.readyPeakBytes = peakResidentBytes();
@@ -147,6 +153,12 @@ void Session::closeAfterFailure() {
     if (stopping_) return;
   }
   group_->close(monitor_.status());
+  {
+    std::unique_lock lock(mutex_);
+    wake_.wait_until(lock, monitor_.failedAt() + kStoreGrace, [this] { return stopping_; });
+    if (stopping_) return;
+  }
+  group_->leaveStore();
 }
 
 absl::Status Session::leave(Deadline deadline) {
@@ -205,6 +217,7 @@ void Session::close(const absl::Status& reason) {
   }
   wake_.notify_all();
   if (closer_.joinable()) closer_.join();
+  launcher_.reset();
   if (group_) group_->close(reason);
   if (collectives_) collectives_->interrupt();
   // Last: what it had to tell is told, and the machine's others see this process end.

@@ -22,6 +22,7 @@
 #include "runtime/collectives.h"
 #include "runtime/failure_monitor.h"
 #include "runtime/launch_contract.h"
+#include "runtime/launcher_watch.h"
 #include "runtime/local_channel.h"
 #include "runtime/worker_group.h"
 
@@ -100,6 +101,7 @@ class Session {
 
   Metrics metrics_;
   FailureMonitor monitor_;
+  std::unique_ptr<LauncherWatch> launcher_;    // null without a launcher
   std::unique_ptr<LocalChannel> channel_;      // set once, under mutex_
   std::unique_ptr<Collectives> collectives_;
   std::unique_ptr<WorkerGroup> group_;         // set once, under mutex_

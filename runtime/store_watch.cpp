@@ -12,24 +12,31 @@ namespace {
 // A wait is cut into pieces of this length, so that stop() does not hang on a store that has gone silent.
 constexpr std::chrono::milliseconds kSlice{1'000};
 constexpr std::chrono::milliseconds kDoubtTimeout{200};
-constexpr std::chrono::milliseconds kStopTimeout{1'000};
+constexpr std::chrono::milliseconds kStopTimeout{5'000};
 
 std::string keyOf(int machine) { return absl::StrCat("watch/", machine); }
 
 }  // namespace
 
-StoreWatch::StoreWatch(HostPort master, const LaunchContract& contract, rpc::StoreClient* client,
+void tellWatches(rpc::StoreClient& client, const LaunchContract& contract, const absl::Status& failure,
+                 Deadline deadline) {
+  const std::string frame = encodeLocalMessage(lossMessage(failure));
+  for (int machine = 0; machine < contract.numMachines; ++machine) {
+    if (machine == contract.machine) continue;
+    if (!client.set(keyOf(machine), frame, deadline).ok()) return;
+  }
+}
+
+StoreWatch::StoreWatch(const LaunchContract& contract, HostPort master, rpc::StoreClient* client,
                        FailureMonitor* monitor)
     : master_(std::move(master)),
       contract_(contract),
       client_(client),
       monitor_(monitor) {}
 
-absl::Status StoreWatch::start(Deadline deadline) {
-  FARHOP_ASSIGN_OR_RETURN(watching_, rpc::StoreClient::connect(master_, contract_.jobId, contract_.token,
-                                                               {contract_.machine, contract_.proc, ""}, deadline));
+void StoreWatch::start(std::unique_ptr<rpc::StoreClient> watching, Deadline deadline) {
+  watching_ = std::move(watching);
   thread_ = std::thread([this, deadline] { run(deadline); });
-  return absl::OkStatus();
 }
 
 void StoreWatch::run(Deadline deadline) {
@@ -53,23 +60,18 @@ void StoreWatch::run(Deadline deadline) {
 void StoreWatch::tell(const absl::Status& failure) const {
   const Deadline deadline = Deadline::after(kTellTimeout);
   absl::StatusOr<std::unique_ptr<rpc::StoreClient>> client = rpc::StoreClient::connect(
-      master_, contract_.jobId, contract_.token, {contract_.machine, contract_.proc, ""}, deadline);
+      {master_, contract_.jobId, contract_.token, {contract_.machine, contract_.proc, ""}}, deadline);
   if (!client.ok()) return;
-  const std::string frame = encodeLocalMessage(lossMessage(failure));
-  for (int machine = 0; machine < contract_.numMachines; ++machine) {
-    if (machine == contract_.machine) continue;
-    if (!(*client)->set(keyOf(machine), frame, deadline).ok()) break;
-  }
+  tellWatches(**client, contract_, failure, deadline);
   (*client)->farewell();
 }
 
 void StoreWatch::stop() {
   if (!thread_.joinable()) return;
-  // When that fails the store has failed, and the thread knows.
-  (void)client_->set(keyOf(contract_.machine), "", Deadline::after(kStopTimeout));
+  // When that fails the store has failed, or does not answer.
+  if (!client_->set(keyOf(contract_.machine), "", Deadline::after(kStopTimeout)).ok()) watching_->interrupt();
   thread_.join();
   watching_->farewell();
-  watching_.reset();
 }
 
 }  // namespace farhop::runtime

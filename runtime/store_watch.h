@@ -20,15 +20,19 @@
 
 namespace farhop::runtime {
 
+// Tells every other watch of the group of a failure.
+void tellWatches(rpc::StoreClient& client, const LaunchContract& contract, const absl::Status& failure, Deadline deadline);
+
 class StoreWatch {
  public:
-  // `client` (this process's own connection) and `monitor` outlive the watch.
-  StoreWatch(HostPort master, const LaunchContract& contract, rpc::StoreClient* client, FailureMonitor* monitor);
+  // `client` (the connection for this process's requests) and `monitor` outlive the watch.
+  StoreWatch(const LaunchContract& contract, HostPort master, rpc::StoreClient* client, FailureMonitor* monitor);
   ~StoreWatch() { stop(); }
   StoreWatch(const StoreWatch&) = delete;
   StoreWatch& operator=(const StoreWatch&) = delete;
 
-  absl::Status start(Deadline deadline);
+  // Over `watching`, a connection of its own, at most until the deadline of the start. Once.
+  void start(std::unique_ptr<rpc::StoreClient> watching, Deadline deadline);
   // Tells every other watch of the group, over a connection of its own. Blocks, at most for kTellTimeout.
   void tell(const absl::Status& failure) const;
   // Must happen before the store may end. Idempotent.

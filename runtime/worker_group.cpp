@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "rpc/stages.h"
@@ -23,14 +21,8 @@ constexpr std::chrono::milliseconds kStoreSlice{1'000};
 // and when it does but might name a victim.
 constexpr std::chrono::milliseconds kCulpritTimeout{1'000};
 constexpr std::chrono::milliseconds kDoubtTimeout{200};
-// How long after the deadline a look-up of the master's name may still take.
-constexpr std::chrono::milliseconds kResolverGrace{1'000};
 // A last message to a peer that does not answer is given up after this.
 constexpr std::chrono::milliseconds kTellTimeout{2'000};
-
-HostPort masterOf(const LaunchContract& contract) {
-  return {contract.masterAddr, static_cast<uint16_t>(contract.masterPort + contract.proc)};
-}
 
 std::string addressKey(int machine) { return absl::StrCat("agent/", machine); }
 
@@ -44,7 +36,8 @@ std::string withoutScheme(const std::string& address) {
 
 WorkerGroup::WorkerGroup(const LaunchContract& contract, const WorkerGroupOptions& options, FailureMonitor* monitor,
                          LocalChannel* channel, Collectives* collectives)
-    : contract_(contract), options_(options), monitor_(monitor), channel_(channel), collectives_(collectives) {
+    : contract_(contract), options_(options), monitor_(monitor), channel_(channel), collectives_(collectives),
+      masters_(masterCandidates(contract)) {
   for (int machine = 0; machine < contract.numMachines; ++machine) peers_.push_back({machine, contract.proc, ""});
 }
 
@@ -52,6 +45,7 @@ WorkerGroup::~WorkerGroup() {
   close(absl::CancelledError("the worker group is closed"));
   // It has to outlast what is still to be told.
   losses_.shutdown();
+  leaveStore();
   stopWatching();
 }
 
@@ -59,13 +53,21 @@ absl::Status WorkerGroup::meet(Deadline deadline) {
   if (contract_.numMachines == 1) return absl::OkStatus();
   if (contract_.machine == 0) FARHOP_RETURN_IF_ERROR(serveStore());
   rpc::reachStage("group/store");
-  FARHOP_RETURN_IF_ERROR(culpritOr(connectToStore(deadline)));
-  auto watch = std::make_shared<StoreWatch>(masterOf(contract_), contract_, client_.get(), monitor_);
-  FARHOP_RETURN_IF_ERROR(culpritOr(watch->start(deadline)));
+  absl::StatusOr<StoreMeeting> meeting = meetAtStore(contract_, masters_, monitor_, deadline);
+  if (!meeting.ok()) return culpritOr(meeting.status());
+  {
+    std::lock_guard lock(mutex_);
+    client_ = std::move(meeting->client);
+  }
+  auto watch = std::make_shared<StoreWatch>(contract_, meeting->master, client_.get(), monitor_);
+  watch->start(std::move(meeting->watching), deadline);
+  rpc::reachStage("group/watching");
   {
     std::lock_guard lock(mutex_);
     watch_ = std::move(watch);
   }
+  // One that was recorded before there was anything to tell it with.
+  if (const absl::Status failure = monitor_->status(); !failure.ok()) tellPeers(failure);
   rpc::reachStage("group/met");
   return absl::OkStatus();
 }
@@ -88,7 +90,10 @@ absl::Status WorkerGroup::join(Deadline deadline) {
   stopWatching();
   FARHOP_RETURN_IF_ERROR(collectives_->barrierGroup(deadline));
   client_->farewell();
-  client_.reset();
+  {
+    std::lock_guard lock(mutex_);
+    client_.reset();
+  }
   server_.reset();
   return absl::OkStatus();
 }
@@ -102,25 +107,49 @@ void WorkerGroup::stopWatching() {
   if (watch != nullptr) watch->stop();
 }
 
+// On the first of the group's addresses that is free; that is then the only one.
+absl::StatusOr<FileDescriptor> WorkerGroup::listenAsMaster() {
+  std::string taken;
+  for (const HostPort& address : masters_) {
+    absl::StatusOr<FileDescriptor> listener = listenTcp(address, 1'024);
+    if (listener.ok()) {
+      masters_ = {address};
+      return listener;
+    }
+    if (!absl::IsAlreadyExists(listener.status()) || masters_.size() == 1) {
+      return annotate(listener.status(), absl::StrCat("the meeting point of group ", contract_.proc));
+    }
+    absl::StrAppend(&taken, taken.empty() ? "" : ", ", address.port);
+  }
+  return absl::AlreadyExistsError(absl::StrCat("the meeting point of group ", contract_.proc, ": the ports ", taken,
+                                               " of ", contract_.masterAddr, " are all in use; submit the job again, or "
+                                               "set the FARHOP_* variables with a port of your own"));
+}
+
+void WorkerGroup::leaveStore() {
+  std::shared_ptr<rpc::StoreClient> client;
+  {
+    std::lock_guard lock(mutex_);
+    client = client_;
+  }
+  if (client != nullptr) client->interrupt();
+}
+
 absl::Status WorkerGroup::serveStore() {
-  const HostPort address = masterOf(contract_);
   FileDescriptor listener;
   if (contract_.masterFd >= 0) {
     int listening = 0;
     socklen_t size = sizeof(listening);
     if (::getsockopt(contract_.masterFd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) {
       return absl::InvalidArgumentError(absl::StrCat(kEnvMasterFd, "=", contract_.masterFd,
-                                                     " is no listening socket; unset it to listen on ", address.text()));
+                                                     " is no listening socket; unset it to listen on ", masters_[0].text()));
     }
     listener = FileDescriptor(contract_.masterFd);
     FARHOP_RETURN_IF_ERROR(setNonBlocking(listener.get()));
     FARHOP_RETURN_IF_ERROR(setCloseOnExec(listener.get(), true));
+    masters_.resize(1);
   } else {
-    absl::StatusOr<FileDescriptor> opened = listenTcp(address, 1'024);
-    if (!opened.ok()) {
-      return annotate(opened.status(), absl::StrCat("the meeting point of group ", contract_.proc));
-    }
-    listener = *std::move(opened);
+    FARHOP_ASSIGN_OR_RETURN(listener, listenAsMaster());
   }
   rpc::StoreServerOptions options;
   options.jobId = contract_.jobId;
@@ -128,60 +157,6 @@ absl::Status WorkerGroup::serveStore() {
   options.proc = contract_.proc;
   options.maxConnections = std::max<size_t>(4'096, 3 * static_cast<size_t>(contract_.numMachines));
   FARHOP_ASSIGN_OR_RETURN(server_, rpc::StoreServer::start(std::move(listener), options));
-  return absl::OkStatus();
-}
-
-// On a thread of its own that is left behind when a failure ends the wait: the master's socket may be open
-// long before its process serves it, and a connection given up in that time would look like a lost client.
-// The thread touches only what it shares with this call, and ends at the deadline.
-absl::Status WorkerGroup::connectToStore(Deadline deadline) {
-  struct Attempt {
-    std::mutex mutex;
-    std::condition_variable done;
-    std::optional<absl::StatusOr<std::unique_ptr<rpc::StoreClient>>> client;  // guarded by mutex
-    bool givenUp = false;                                                     // guarded by mutex
-  };
-  auto attempt = std::make_shared<Attempt>();
-  const HostPort master = masterOf(contract_);
-  std::thread([attempt, master, deadline, jobId = contract_.jobId, token = contract_.token,
-               self = peers_[static_cast<size_t>(contract_.machine)]] {
-    setThreadName("farhop/meet");
-    absl::StatusOr<std::unique_ptr<rpc::StoreClient>> client =
-        rpc::StoreClient::connect(master, jobId, token, self, deadline);
-    {
-      std::lock_guard lock(attempt->mutex);
-      attempt->client = std::move(client);
-    }
-    attempt->done.notify_all();
-  }).detach();
-
-  const int listener = monitor_->addListener([attempt](const absl::Status&) {
-    {
-      std::lock_guard lock(attempt->mutex);
-      attempt->givenUp = true;
-    }
-    attempt->done.notify_all();
-  });
-  {
-    std::unique_lock lock(attempt->mutex);
-    // A resolver that does not answer knows no deadline.
-    attempt->done.wait_until(lock, deadline.at() + kResolverGrace,
-                             [&] { return attempt->client.has_value() || attempt->givenUp; });
-  }
-  monitor_->removeListener(listener);
-  FARHOP_RETURN_IF_ERROR(monitor_->status());
-  std::lock_guard lock(attempt->mutex);
-  if (!attempt->client) {
-    return absl::DeadlineExceededError(absl::StrCat("group ", contract_.proc, " could not meet at its master: looking up '",
-                                                    contract_.masterAddr, "' does not end; check the resolver or give "
-                                                    "a numeric address"));
-  }
-  if (!attempt->client->ok()) {
-    return annotate(attempt->client->status(),
-                    absl::StrCat("group ", contract_.proc, " could not meet at its master (machine 0 process ",
-                                 contract_.proc, ")"));
-  }
-  client_ = **std::move(attempt->client);
   return absl::OkStatus();
 }
 
@@ -221,7 +196,14 @@ absl::StatusOr<std::vector<std::string>> WorkerGroup::exchangeAddresses(Deadline
   FARHOP_RETURN_IF_ERROR(client_->set(addressKey(contract_.machine), agent_->address(), deadline));
   std::vector<std::string> addresses;
   for (int machine = 0; machine < contract_.numMachines; ++machine) {
-    FARHOP_ASSIGN_OR_RETURN(std::string address, lookUp(addressKey(machine), deadline));
+    absl::StatusOr<std::string> found = lookUp(addressKey(machine), deadline);
+    if (absl::IsDeadlineExceeded(found.status()) && !peerOf(found.status())) {
+      const PeerName& peer = peers_[static_cast<size_t>(machine)];
+      return withPeer(absl::DeadlineExceededError(absl::StrCat("group ", contract_.proc, " did not meet in time: ",
+                                                               describePeer(peer), " has not come; ", kNeverCameAdvice)),
+                      peer);
+    }
+    FARHOP_ASSIGN_OR_RETURN(std::string address, std::move(found));
     peers_[static_cast<size_t>(machine)].address = withoutScheme(address);
     addresses.push_back(std::move(address));
   }
@@ -261,10 +243,13 @@ void WorkerGroup::tellPeers(const absl::Status& failure) {
   rpc::Agent* agent = nullptr;
   {
     std::lock_guard lock(mutex_);
-    if (closed_ || std::exchange(told_, true)) return;
-    agent = agent_.get();
+    if (closed_) return;
     // Who is not connected yet hears of it through the store.
-    if (watch_ != nullptr) losses_.post([watch = watch_, failure] { watch->tell(failure); });
+    if (watch_ != nullptr && !std::exchange(toldStore_, true)) {
+      losses_.post([watch = watch_, failure] { watch->tell(failure); });
+    }
+    if (std::exchange(toldAgent_, agent_ != nullptr)) return;
+    agent = agent_.get();
   }
   if (agent == nullptr) return;
   const std::string frame = encodeLocalMessage(lossMessage(failure));

@@ -20,6 +20,7 @@
 #include "runtime/failure_monitor.h"
 #include "runtime/launch_contract.h"
 #include "runtime/local_channel.h"
+#include "runtime/store_meeting.h"
 #include "runtime/store_watch.h"
 
 namespace farhop::runtime {
@@ -61,13 +62,16 @@ class WorkerGroup {
   // The agent's counted farewell.
   absl::Status farewell(Deadline deadline);
 
+  // Ends whatever waits for the store while the group meets; for a failure with a store that does not answer.
+  void leaveStore();
+
   // Closes everything; the peers see this process as lost unless it has said farewell. Idempotent. Not from
   // one of the agent's threads.
   void close(const absl::Status& reason);
 
  private:
   absl::Status serveStore();
-  absl::Status connectToStore(Deadline deadline);
+  absl::StatusOr<FileDescriptor> listenAsMaster();
   absl::Status makeAgent();
   void stopWatching();
   absl::StatusOr<std::vector<std::string>> exchangeAddresses(Deadline deadline);
@@ -79,15 +83,17 @@ class WorkerGroup {
   FailureMonitor* const monitor_;
   LocalChannel* const channel_;
   Collectives* const collectives_;
-  std::vector<PeerName> peers_;  // by machine
+  std::vector<HostPort> masters_;  // where the store may be; at machine 0, once it serves: where it is
+  std::vector<PeerName> peers_;    // by machine
 
   Executor losses_{"farhop/losses", 1};  // records what the agent's threads only post
   std::unique_ptr<rpc::StoreServer> server_;
-  std::unique_ptr<rpc::StoreClient> client_;
-  std::shared_ptr<StoreWatch> watch_;  // set and reset under mutex_
+  std::shared_ptr<rpc::StoreClient> client_;  // set and reset under mutex_
+  std::shared_ptr<StoreWatch> watch_;         // set and reset under mutex_
   mutable std::mutex mutex_;
   std::unique_ptr<rpc::Agent> agent_;  // set once, under mutex_
-  bool told_ = false;                  // guarded by mutex_
+  bool toldStore_ = false;             // guarded by mutex_
+  bool toldAgent_ = false;             // guarded by mutex_
   bool closed_ = false;                // guarded by mutex_
 };
 

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <utility>
 
-#include "base/random.h"
 #include "sampler/reply_group.h"
+#include "sampler/tree_nodes.h"
 
 namespace farhop::sampler {
 namespace {
@@ -13,13 +14,63 @@ namespace {
 // Neighbours of several partitions that are brought behind each other before they are numbered.
 constexpr size_t kNumberingBuffer = 1024;
 
+// Reads a hop's rows of one relation in frontier order, wherever they were drawn, and writes their bounds and edge ids.
+template <typename Id>
+class RowReader {
+ public:
+  // Makes room for the rows and for `total` edges.
+  RowReader(std::span<const uint16_t> partitionOfRow, std::vector<DrawSlice>* slices, uint64_t total, bool edgeIds,
+            SampledRelation* sampled)
+      : partitionOfRow_(partitionOfRow), slices_(*slices), sampled_(sampled), edgeIds_(edgeIds),
+        end_(sampled->indptr.back()) {
+    indptr_ = sampled->indptr.reserveMore(partitionOfRow.size());
+    sampled->indptr.addSize(partitionOfRow.size());
+    if (edgeIds) sampled->edgeIds.reserve(sampled->edgeIds.size() + total);
+  }
+
+  // The neighbours of row `row`; rows in order.
+  std::span<const Id> take(size_t row) {
+    DrawSlice& slice = slices_[partitionOfRow_[row]];  // advanced as rows are read
+    const uint32_t count = *slice.counts++;
+    const Id* neighbors = static_cast<const Id*>(slice.neighbors);
+    slice.neighbors = neighbors + count;
+    *indptr_++ = end_ += count;
+    if (edgeIds_) {
+      sampled_->edgeIds.append(slice.edgeIds, count);
+      slice.edgeIds += count;
+    }
+    return {neighbors, count};
+  }
+
+ private:
+  std::span<const uint16_t> partitionOfRow_;
+  std::vector<DrawSlice>& slices_;
+  SampledRelation* sampled_;
+  bool edgeIds_;
+  uint32_t end_;
+  uint32_t* indptr_;
+};
+
+uint64_t edgesOf(std::span<const DrawSlice> slices) {
+  uint64_t total = 0;
+  for (const DrawSlice& slice : slices) total += slice.edges;
+  return total;
+}
+
 }  // namespace
 
 BatchWorkspace::BatchWorkspace(const PartitionedGraph& graph)
-    : numbering_(graph.schema().nodeTypes.size()), frontiers_(graph.schema().nodeTypes.size()) {
+    : numbering_(graph.schema().nodeTypes.size()),
+      treeNodes_(graph.schema().nodeTypes.size()),
+      frontiers_(graph.schema().nodeTypes.size()),
+      walk_(graph) {
   const size_t partitions = static_cast<size_t>(graph.book().numPartitions());
   const size_t relations = graph.schema().relations.size();
-  for (Frontier& frontier : frontiers_) frontier.rows.resize(partitions);
+  for (HopFrontier& frontier : frontiers_) {
+    frontier.rows.resize(partitions);
+    frontier.trees.resize(partitions);
+    frontier.times.resize(partitions);
+  }
   own32_.assign(relations, std::vector<DrawnNeighbors<uint32_t>>(partitions));
   own64_.assign(relations, std::vector<DrawnNeighbors<uint64_t>>(partitions));
   slices_.assign(relations, std::vector<DrawSlice>(partitions));
@@ -27,18 +78,18 @@ BatchWorkspace::BatchWorkspace(const PartitionedGraph& graph)
 
 BatchSampler::BatchSampler(std::shared_ptr<const PartitionedGraph> graph, rpc::Agent* agent, Executor* executor,
                            SamplingOptions options)
-    : graph_(std::move(graph)), agent_(agent), executor_(executor), options_(std::move(options)) {
-  options_.kinds.resize(graph_->schema().relations.size());
+    : graph_(std::move(graph)), agent_(agent), executor_(executor), options_(std::move(options)),
+      plan_(graph_.get(), &options_), allRelations_(graph_->schema().relations.size()) {
+  options_.kinds.resize(allRelations_.size());
+  std::iota(allRelations_.begin(), allRelations_.end(), 0);
+  if (options_.walks) walker_.emplace(graph_, agent_, executor_, options_.walks->plan, options_.seed);
+  if (options_.importance) walker_.emplace(graph_, agent_, executor_, options_.importance->plan, options_.seed);
 }
 
-RelationDraw BatchSampler::drawOf(const SampledBatch& batch, size_t hop, int relation) const {
-  RelationDraw draw;
-  draw.relation = static_cast<uint32_t>(relation);
-  draw.fanout = static_cast<int32_t>(options_.fanouts[hop][relation]);
-  draw.hopKey = hopKey(options_.seed, batch.epoch, batch.number, hop, Purpose::kNeighbors, graph_->relationHash(relation));
-  draw.kind = static_cast<uint32_t>(options_.kinds[relation].kind);
-  draw.weight = options_.kinds[relation].weight;
-  return draw;
+size_t BatchSampler::numCsrs() const {
+  if (options_.walks) return 0;
+  if (options_.importance) return 1;
+  return options_.kinds.size() * (options_.expand == Expand::kAll ? options_.fanouts.size() : 1);
 }
 
 absl::Status BatchSampler::checkFrontier(size_t hop, const BatchWorkspace& work) const {
@@ -46,7 +97,7 @@ absl::Status BatchSampler::checkFrontier(size_t hop, const BatchWorkspace& work)
   for (size_t r = 0; r < relations.size(); ++r) {
     const int64_t fanout = options_.fanouts[hop][r];
     if (fanout <= 0 || !drawsWithReplacement(options_.kinds[r].kind)) continue;
-    const Frontier& frontier = work.frontiers_[relations[r].destination];
+    const HopFrontier& frontier = work.frontiers_[relations[r].destination];
     if (frontier.last - frontier.first <= kMaxEdges / static_cast<uint64_t>(fanout)) continue;
     return tooManyEdges(static_cast<int>(r));
   }
@@ -63,11 +114,15 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
                                                                          BatchWorkspace* workspace,
                                                                          std::unique_ptr<SampledBatch> memory) const {
   std::unique_ptr<SampledBatch> batch = memory ? std::move(memory) : std::make_unique<SampledBatch>();
+  if (options_.walks) co_return co_await sampleWalks(std::move(request), workspace, std::move(batch));
+  if (options_.importance) co_return co_await sampleImportance(std::move(request), workspace, std::move(batch));
   StageTimer stages(options_.stageClock);
+  absl::Status valid = checkRequest(request);
+  if (!valid.ok()) co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(std::move(valid));
   numberSeeds(request, workspace, batch.get());
   for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
-    absl::Status drawn = checkFrontier(hop, *workspace);
-    if (drawn.ok()) drawn = bucketFrontier(workspace);
+    absl::Status drawn = bucketFrontiers(*batch, hop, workspace);
+    if (drawn.ok()) drawn = checkFrontier(hop, *workspace);
     stages.end(Stage::kBucket);
     workspace->exchanges_.clear();
     if (drawn.ok()) planExchanges(*batch, hop, workspace);
@@ -100,74 +155,101 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
           annotate(status, absl::StrCat("sampling hop ", hop, " of batch ", batch->number)));
     }
   }
+  if (options_.subgraph == Subgraph::kInduced) {
+    const absl::Status induced = co_await induce(workspace, batch.get());
+    if (!induced.ok()) co_return Result(annotate(induced, absl::StrCat("inducing the edges of batch ", batch->number)));
+  }
   co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(std::move(batch));
 }
 
+absl::Status BatchSampler::checkRequest(const BatchRequest& request) const {
+  const std::vector<uint32_t>& trees = request.trees;
+  // A request that has lost its times would look ahead, so having them must be what was meant.
+  if (options_.temporal != !request.treeTimes.empty() || (options_.temporal && !options_.disjoint)) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch has ", request.treeTimes.size(), " times where sampling is ",
+                                                   options_.temporal ? "temporal" : "not temporal",
+                                                   options_.disjoint ? "" : " and seeds are not disjoint"));
+  }
+  if (!options_.disjoint) {
+    return trees.empty() ? absl::OkStatus() : absl::InvalidArgumentError("trees need seeds that are disjoint");
+  }
+  const uint64_t seeds = request.seeds.size() + request.otherSeeds.size();
+  if (!trees.empty() && trees.size() != seeds) {
+    return absl::InvalidArgumentError(absl::StrCat(trees.size(), " trees of ", seeds, " seeds"));
+  }
+  const uint64_t count = trees.empty() ? seeds : uint64_t{*std::max_element(trees.begin(), trees.end())} + 1;
+  if (!request.treeTimes.empty() && request.treeTimes.size() < count) {
+    return absl::InvalidArgumentError(absl::StrCat(request.treeTimes.size(), " times for ", count, " trees"));
+  }
+  return checkTrees(*graph_, count);
+}
+
 void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const {
-  batch->reset(work->numbering_.size(),
-               options_.kinds.size() * (options_.expand == Expand::kAll ? options_.fanouts.size() : 1));
+  batch->reset(work->numbering_.size(), numCsrs());
   batch->epoch = request.epoch;
   batch->step = request.step;
   batch->number = request.number;
   batch->seedType = request.seedType;
   batch->seeds = request.seeds;
-  for (size_t type = 0; type < work->numbering_.size(); ++type) work->numbering_[type].reset(&batch->nodes[type]);
-  for (Frontier& frontier : work->frontiers_) frontier.first = frontier.last = 0;
-  NodeNumbering& numbering = work->numbering_[request.seedType];
-  batch->seedIndex.reserve(request.seeds.size());
-  for (uint64_t seed : request.seeds) batch->seedIndex.push_back(numbering.number(seed));
-  work->frontiers_[request.seedType].last = numbering.size();
+  batch->treeTimes = request.treeTimes;
   for (size_t type = 0; type < work->numbering_.size(); ++type) {
-    batch->nodesByHop[type].push_back(work->frontiers_[type].last);
+    work->numbering_[type].reset(options_.disjoint ? &work->treeNodes_[type] : &batch->nodes[type]);
+  }
+  batch->otherType = request.otherType;
+  batch->otherSeeds = request.otherSeeds;
+  uint32_t position = 0;  // of a seed among all
+  const auto numberAll = [&](int type, const std::vector<uint64_t>& seeds, std::vector<uint32_t>* index) {
+    index->reserve(seeds.size());
+    for (uint64_t seed : seeds) {
+      const uint32_t tree = request.trees.empty() ? position : request.trees[position];
+      ++position;
+      index->push_back(work->numbering_[type].number(options_.disjoint ? treeNode(tree, seed) : seed));
+    }
+  };
+  numberAll(request.seedType, request.seeds, &batch->seedIndex);
+  numberAll(request.otherType, request.otherSeeds, &batch->otherIndex);
+  for (const ExcludedPair& pair : request.excluded) {
+    batch->excluded.resize(graph_->schema().relations.size());
+    NodeNumbering& numbering = work->numbering_[graph_->schema().relations[pair.relation].destination];
+    const uint32_t row = numbering.number(options_.disjoint ? treeNode(pair.tree, pair.destination) : pair.destination);
+    batch->excluded[pair.relation].push_back({0, row, pair.source});
+  }
+  for (std::vector<ExcludedEdge>& edges : batch->excluded) sortExcluded(&edges);
+  if (options_.disjoint) takeTreeNodes(work, batch);
+  for (size_t type = 0; type < work->numbering_.size(); ++type) {
+    batch->nodesByHop[type].push_back(work->numbering_[type].size());
   }
   for (SampledRelation& relation : batch->relations) relation.indptr.push_back(0);
 }
 
-absl::Status BatchSampler::bucketFrontier(BatchWorkspace* work) const {
-  const partition::PartitionBook& book = graph_->book();
-  for (size_t type = 0; type < work->frontiers_.size(); ++type) {
-    Frontier& frontier = work->frontiers_[type];
-    for (std::vector<uint32_t>& rows : frontier.rows) rows.clear();
-    frontier.partitionOfRow.clear();
-    const PodVector<uint64_t>& nodes = work->numbering_[type].nodes();
-    const uint64_t known = book.numNodes(static_cast<int>(type));
-    for (uint32_t number = frontier.first; number < frontier.last; ++number) {
-      if (nodes[number] >= known) {
-        return absl::DataLossError(absl::StrCat(
-            graph_->store().directory(), ": gid ", nodes[number], " of node type '", graph_->schema().nodeTypes[type].name,
-            "' does not exist; check the store with farhop inspect --verify"));
-      }
-      const int owner = book.partitionOf(static_cast<int>(type), nodes[number]);
-      frontier.partitionOfRow.push_back(static_cast<uint16_t>(owner));
-      frontier.rows[owner].push_back(static_cast<uint32_t>(nodes[number] - book.begin(static_cast<int>(type), owner)));
+void BatchSampler::takeTreeNodes(BatchWorkspace* work, SampledBatch* batch) const {
+  for (size_t type = 0; type < work->treeNodes_.size(); ++type) {
+    PodVector<uint64_t>& nodes = batch->nodes[type];
+    const size_t known = nodes.size(), fresh = work->treeNodes_[type].size() - known;
+    const uint64_t* const numbered = work->treeNodes_[type].data() + known;
+    uint64_t* const gids = nodes.reserveMore(fresh);
+    uint32_t* const trees = batch->trees[type].reserveMore(fresh);
+    for (size_t i = 0; i < fresh; ++i) {
+      gids[i] = gidOfTreeNode(numbered[i]);
+      trees[i] = treeOfTreeNode(numbered[i]);
     }
+    nodes.addSize(fresh);
+    batch->trees[type].addSize(fresh);
+  }
+}
+
+absl::Status BatchSampler::bucketFrontiers(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const {
+  for (size_t type = 0; type < work->frontiers_.size(); ++type) {
+    plan_.setRange(batch, hop, static_cast<int>(type), &work->frontiers_[type]);
+    FARHOP_RETURN_IF_ERROR(plan_.bucket(batch, static_cast<int>(type), &work->frontiers_[type]));
   }
   return absl::OkStatus();
 }
 
 void BatchSampler::planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const {
-  const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (int machine = 0; machine < graph_->machines(); ++machine) {
     if (machine == graph_->machine()) continue;
-    NeighborRequest request;
-    request.wantEdgeIds = options_.edgeIds;
-    for (size_t type = 0; type < work->frontiers_.size(); ++type) {
-      std::vector<RelationDraw> draws;
-      for (size_t r = 0; r < relations.size(); ++r) {
-        if (relations[r].destination != static_cast<int>(type) || options_.fanouts[hop][r] == 0) continue;
-        draws.push_back(drawOf(batch, hop, static_cast<int>(r)));
-      }
-      if (draws.empty()) continue;
-      const size_t runsBefore = request.runs.size();
-      for (int k = 0; k < graph_->book().numPartitions(); ++k) {
-        const std::vector<uint32_t>& rows = work->frontiers_[type].rows[k];
-        if (graph_->owner(k) != machine || rows.empty()) continue;
-        request.runs.push_back({static_cast<uint32_t>(type), static_cast<uint32_t>(k),
-                                static_cast<uint32_t>(rows.size()), 0});
-        request.rows.insert(request.rows.end(), rows.begin(), rows.end());
-      }
-      if (request.runs.size() > runsBefore) request.draws.insert(request.draws.end(), draws.begin(), draws.end());
-    }
+    NeighborRequest request = plan_.request(batch, hop, work->frontiers_, allRelations_, machine);
     if (request.runs.empty()) continue;
     work->exchanges_.push_back({machine, std::move(request), std::make_shared<rpc::BytesSink>()});
   }
@@ -177,16 +259,16 @@ absl::Status BatchSampler::drawOwn(const SampledBatch& batch, size_t hop, BatchW
   const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (size_t r = 0; r < relations.size(); ++r) {
     const int relation = static_cast<int>(r);
-    const Frontier& frontier = work->frontiers_[relations[r].destination];
+    const HopFrontier& frontier = work->frontiers_[relations[r].destination];
     std::fill(work->slices_[r].begin(), work->slices_[r].end(), DrawSlice{});
     if (options_.fanouts[hop][r] == 0) continue;
-    const RelationDraw relationDraw = drawOf(batch, hop, relation);
+    const RelationDraw relationDraw = plan_.drawOf(batch, hop, relation);
     for (int k = 0; k < graph_->book().numPartitions(); ++k) {
       if (!graph_->isOwn(k) || frontier.rows[k].empty()) continue;
       auto draw = [&]<typename Id>(DrawnNeighbors<Id>* own) -> absl::Status {
         own->clear();
-        FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(*graph_, k, relationDraw, frontier.rows[k], options_.edgeIds, own,
-                                                 &work->positions_));
+        FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(*graph_, k, relationDraw, plan_.ownRows(batch, hop, relation, frontier, k),
+                                                 options_.edgeIds, own, &work->positions_));
         work->slices_[r][k] = {own->counts.data(), own->neighbors.data(), own->edgeIds.data(), own->neighbors.size()};
         return absl::OkStatus();
       };
@@ -217,16 +299,19 @@ absl::Status BatchSampler::collectReplies(BatchWorkspace* work, SampledBatch* ba
 absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const {
   const std::vector<partition::Relation>& relations = graph_->schema().relations;
   for (size_t r = 0; r < relations.size(); ++r) {
-    const Frontier& frontier = work->frontiers_[relations[r].destination];
+    const HopFrontier& frontier = work->frontiers_[relations[r].destination];
     SampledRelation& sampled = rowsOf(hop, r, batch);
     const size_t edgesBefore = sampled.indices.size();
-    uint64_t drawn = 0;
-    for (const DrawSlice& slice : work->slices_[r]) drawn += slice.edges;
-    if (edgesBefore + drawn > kMaxEdges) {
+    if (edgesBefore + edgesOf(work->slices_[r]) > kMaxEdges) {
       return tooManyEdges(static_cast<int>(r));
     }
+    const PodVector<uint32_t>& trees = batch->trees[relations[r].destination];
     if (options_.fanouts[hop][r] == 0) {
       sampled.indptr.append(frontier.last - frontier.first, sampled.indptr.back());
+    } else if (options_.disjoint && graph_->narrowIds(static_cast<int>(r))) {
+      appendTreeRelation<uint32_t>(static_cast<int>(r), trees, work, &sampled);
+    } else if (options_.disjoint) {
+      appendTreeRelation<uint64_t>(static_cast<int>(r), trees, work, &sampled);
     } else if (graph_->narrowIds(static_cast<int>(r))) {
       appendRelation<uint32_t>(static_cast<int>(r), work, &sampled);
     } else {
@@ -234,11 +319,9 @@ absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBa
     }
     batch->traffic.sampledEdges += sampled.indices.size() - edgesBefore;
   }
+  if (options_.disjoint) takeTreeNodes(work, batch);
   for (size_t type = 0; type < work->frontiers_.size(); ++type) {
-    Frontier& frontier = work->frontiers_[type];
-    if (options_.expand == Expand::kNew) frontier.first = frontier.last;
-    frontier.last = work->numbering_[type].size();
-    batch->nodesByHop[type].push_back(frontier.last);
+    batch->nodesByHop[type].push_back(work->numbering_[type].size());
   }
   return absl::OkStatus();
 }
@@ -246,37 +329,20 @@ absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBa
 template <typename Id>
 void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledRelation* sampled) const {
   const partition::Relation& edges = graph_->schema().relations[relation];
-  const Frontier& frontier = work->frontiers_[edges.destination];
+  const HopFrontier& frontier = work->frontiers_[edges.destination];
   NodeNumbering& numbering = work->numbering_[edges.source];
-  std::vector<DrawSlice>& slices = work->slices_[relation];  // advanced as rows are read
-  uint64_t total = 0;
-  for (const DrawSlice& slice : slices) total += slice.edges;
+  std::vector<DrawSlice>& slices = work->slices_[relation];
+  const uint64_t total = edgesOf(slices);
   uint32_t* indices = sampled->indices.reserveMore(total);
   sampled->indices.addSize(total);
-  uint32_t end = sampled->indptr.back();
   const size_t rows = frontier.partitionOfRow.size();
-  uint32_t* indptr = sampled->indptr.reserveMore(rows);
-  sampled->indptr.addSize(rows);
-
-  if (options_.edgeIds) sampled->edgeIds.reserve(sampled->edgeIds.size() + total);
-  const auto takeRow = [&](size_t row) {
-    DrawSlice& slice = slices[frontier.partitionOfRow[row]];
-    const uint32_t count = *slice.counts++;
-    const Id* neighbors = static_cast<const Id*>(slice.neighbors);
-    slice.neighbors = neighbors + count;
-    *indptr++ = end += count;
-    if (options_.edgeIds) {
-      sampled->edgeIds.append(slice.edgeIds, count);
-      slice.edgeIds += count;
-    }
-    return std::span<const Id>(neighbors, count);
-  };
+  RowReader<Id> reader(frontier.partitionOfRow, &slices, total, options_.edgeIds, sampled);
 
   // All from one partition: the neighbours lie behind each other in row order already.
   const auto whole = std::find_if(slices.begin(), slices.end(), [&](const DrawSlice& slice) { return slice.edges == total; });
   if (whole != slices.end()) {
     const Id* neighbors = static_cast<const Id*>(whole->neighbors);
-    for (size_t row = 0; row < rows; ++row) takeRow(row);
+    for (size_t row = 0; row < rows; ++row) reader.take(row);
     numbering.numberAll(neighbors, total, indices);
     return;
   }
@@ -289,7 +355,7 @@ void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledRel
     filled = 0;
   };
   for (size_t row = 0; row < rows; ++row) {
-    const std::span<const Id> neighbors = takeRow(row);
+    const std::span<const Id> neighbors = reader.take(row);
     if (filled + neighbors.size() > kNumberingBuffer) numberBuffer();
     if (neighbors.size() > kNumberingBuffer) {
       numbering.numberAll(neighbors.data(), neighbors.size(), indices);
@@ -300,6 +366,36 @@ void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledRel
     }
   }
   numberBuffer();
+}
+
+// As above, with the row's tree as a part of what is numbered.
+template <typename Id>
+void BatchSampler::appendTreeRelation(int relation, const PodVector<uint32_t>& trees, BatchWorkspace* work,
+                                      SampledRelation* sampled) const {
+  const partition::Relation& edges = graph_->schema().relations[relation];
+  const HopFrontier& frontier = work->frontiers_[edges.destination];
+  NodeNumbering& numbering = work->numbering_[edges.source];
+  std::vector<DrawSlice>& slices = work->slices_[relation];
+  const uint64_t total = edgesOf(slices);
+  uint32_t* indices = sampled->indices.reserveMore(total);
+  sampled->indices.addSize(total);
+  RowReader<Id> reader(frontier.partitionOfRow, &slices, total, options_.edgeIds, sampled);
+  uint64_t buffer[kNumberingBuffer];
+  uint64_t filled = 0;
+  for (size_t row = 0; row < frontier.partitionOfRow.size(); ++row) {
+    const uint32_t tree = trees[frontier.first + row];
+    for (std::span<const Id> left = reader.take(row); !left.empty();) {
+      const size_t size = std::min(left.size(), kNumberingBuffer - filled);
+      for (size_t i = 0; i < size; ++i) buffer[filled + i] = treeNode(tree, left[i]);
+      filled += size;
+      left = left.subspan(size);
+      if (filled < kNumberingBuffer) continue;
+      numbering.numberAll(buffer, filled, indices);
+      indices += filled;
+      filled = 0;
+    }
+  }
+  numbering.numberAll(buffer, filled, indices);
 }
 
 }  // namespace farhop::sampler

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,10 +17,16 @@
 
 namespace farhop::sampler {
 
+// Samples what the dealer has dealt; for seeds that are more than nodes. `memory` as in BatchSampler::sample().
+using BatchMaker = std::function<Task<absl::StatusOr<std::unique_ptr<SampledBatch>>>(
+    const BatchSampler* sampler, BatchRequest request, BatchWorkspace* workspace, std::unique_ptr<SampledBatch> memory)>;
+
 struct StreamOptions {
   int threads = 1;
   // Per thread: while one batch waits for a reply, the thread works on another.
   int batchesUnderWay = 2;
+  BatchMaker make = {};       // empty: BatchSampler::sample()
+  int requestsBeforeHops = 0;  // that it waits for one after the other
 };
 
 // One consumer. Sampler threads run in this process, so a batch is handed over by pointer.
@@ -42,7 +49,9 @@ class BatchStream {
 
  private:
   void startMore();  // mutex_ held
-  void launch(uint64_t epoch, uint64_t step, std::unique_ptr<BatchWorkspace> workspace);
+  using SharedWorkspace = std::shared_ptr<std::unique_ptr<BatchWorkspace>>;
+  void launch(uint64_t epoch, uint64_t step, const SharedWorkspace& workspace);
+  void begin(uint64_t epoch, uint64_t step, const SharedWorkspace& workspace);
   void finish(uint64_t step, std::unique_ptr<BatchWorkspace> workspace,
               absl::StatusOr<std::unique_ptr<SampledBatch>> result);
   void drain(std::unique_lock<std::mutex>* lock);
@@ -66,6 +75,7 @@ class BatchStream {
   uint64_t lastStep_ = 0;
   int underWay_ = 0;
   bool timedOut_ = false;
+  bool outOfMemory_ = false;  // a batch could not even be started, or handed over
 };
 
 }  // namespace farhop::sampler

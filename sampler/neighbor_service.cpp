@@ -7,17 +7,18 @@ namespace {
 
 // Appends one relation's draw for all runs of its destination type.
 template <typename Id>
-absl::Status drawRuns(const NeighborRequest& request, const RelationDraw& draw, const PartitionedGraph& graph,
+absl::Status drawRuns(const NeighborRequest& request, uint32_t number, const PartitionedGraph& graph,
                       DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  const RelationDraw& draw = request.draws[number];
   const int relation = static_cast<int>(draw.relation);
   const int destination = graph.schema().relations[relation].destination;
-  size_t at = 0;
+  uint32_t at = 0;
   for (const RowRun& run : request.runs) {
-    const std::span<const uint32_t> rows = std::span(request.rows).subspan(at, run.count);
+    const uint32_t first = at;
     at += run.count;
     if (static_cast<int>(run.nodeType) != destination) continue;
-    FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(graph, static_cast<int>(run.partition), draw, rows, request.wantEdgeIds,
-                                             out, scratch));
+    FARHOP_RETURN_IF_ERROR(drawNeighbors<Id>(graph, static_cast<int>(run.partition), draw,
+                                             request.rowsOf(number, first, run.count), request.wantEdgeIds, out, scratch));
   }
   return absl::OkStatus();
 }
@@ -31,16 +32,16 @@ absl::StatusOr<std::vector<rpc::OutArray>> serveNeighbors(const NeighborRequest&
   PodVector<uint32_t> counts;
   PodVector<uint64_t> edgeIds;
   PositionSet scratch;
-  for (const RelationDraw& draw : request.draws) {
+  for (uint32_t d = 0; d < request.draws.size(); ++d) {
     const auto appendTo = [&](auto* drawn) {
       drawn->counts.swap(counts);
       drawn->edgeIds.swap(edgeIds);
-      absl::Status status = drawRuns(request, draw, graph, drawn, &scratch);
+      absl::Status status = drawRuns(request, d, graph, drawn, &scratch);
       drawn->counts.swap(counts);
       drawn->edgeIds.swap(edgeIds);
       return status;
     };
-    FARHOP_RETURN_IF_ERROR(graph.narrowIds(static_cast<int>(draw.relation)) ? appendTo(&narrow) : appendTo(&wide));
+    FARHOP_RETURN_IF_ERROR(graph.narrowIds(static_cast<int>(request.draws[d].relation)) ? appendTo(&narrow) : appendTo(&wide));
   }
   std::vector<rpc::OutArray> reply;
   narrow.neighbors.append(counts.data(), counts.size());

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <tuple>
 
 namespace farhop::sampler {
 namespace {
@@ -44,6 +45,19 @@ std::byte* appendPart(const std::vector<T>& values, std::byte* at) {
   return at + values.size() * sizeof(T);
 }
 
+absl::Status checkExcluded(const NeighborRequest& request) {
+  const ExcludedEdge* before = nullptr;
+  for (const ExcludedEdge& edge : request.excluded) {
+    if (edge.draw >= request.draws.size()) return malformed(absl::StrCat("excludes from draw ", edge.draw));
+    if (edge.row >= request.rows.size()) return malformed(absl::StrCat("excludes from row ", edge.row));
+    if (before != nullptr && std::tie(edge.draw, edge.row) < std::tie(before->draw, before->row)) {
+      return malformed("excluded edges are not in order");
+    }
+    before = &edge;
+  }
+  return absl::OkStatus();
+}
+
 template <typename Id>
 bool allBelow(std::span<const Id> gids, uint64_t limit) {
   return std::all_of(gids.begin(), gids.end(), [limit](Id gid) { return gid < limit; });
@@ -70,16 +84,39 @@ class PieceReader {
 
 }  // namespace
 
+DrawRows NeighborRequest::rowsOf(uint32_t draw, uint32_t first, uint32_t count) const {
+  DrawRows part;
+  part.rows = std::span(rows).subspan(first, count);
+  if (!occurrences.empty()) part.occurrences = std::span(occurrences).subspan(first, count);
+  if (!times.empty()) part.times = std::span(times).subspan(first, count);
+  part.firstRow = first;
+  const auto begin = std::partition_point(excluded.begin(), excluded.end(), [&](const ExcludedEdge& edge) {
+    return edge.draw < draw || (edge.draw == draw && edge.row < first);
+  });
+  const auto end = std::partition_point(begin, excluded.end(), [&](const ExcludedEdge& edge) {
+    return edge.draw == draw && edge.row - first < count;
+  });
+  part.excluded = std::span(begin, end);
+  return part;
+}
+
 std::vector<rpc::OutArray> encodeNeighborRequest(const NeighborRequest& request) {
   NeighborRequestHeader header;
-  header.flags = request.wantEdgeIds ? kWantEdgeIds : 0;
+  header.flags = (request.wantEdgeIds ? kWantEdgeIds : 0) | (request.occurrences.empty() ? 0 : kRowOccurrences) |
+                 (request.times.empty() ? 0 : kRowTimes);
   header.draws = static_cast<uint32_t>(request.draws.size());
   header.runs = static_cast<uint32_t>(request.runs.size());
-  rpc::Bytes bytes = rpc::Bytes::allocate(sizeof(header) + request.draws.size() * sizeof(RelationDraw) +
-                                          request.runs.size() * sizeof(RowRun) + request.rows.size() * sizeof(uint32_t));
+  header.excluded = static_cast<uint32_t>(request.excluded.size());
+  rpc::Bytes bytes = rpc::Bytes::allocate(
+      sizeof(header) + request.draws.size() * sizeof(RelationDraw) + request.runs.size() * sizeof(RowRun) +
+      request.excluded.size() * sizeof(ExcludedEdge) + request.times.size() * sizeof(int64_t) +
+      (request.occurrences.size() + request.rows.size()) * sizeof(uint32_t));
   std::memcpy(bytes.data(), &header, sizeof(header));
   std::byte* at = appendPart(request.draws, bytes.data() + sizeof(header));
   at = appendPart(request.runs, at);
+  at = appendPart(request.excluded, at);
+  at = appendPart(request.times, at);
+  at = appendPart(request.occurrences, at);
   appendPart(request.rows, at);
   std::vector<rpc::OutArray> arrays;
   arrays.push_back(rpc::OutArray::fromBytes(std::move(bytes)));
@@ -96,8 +133,14 @@ absl::StatusOr<NeighborRequest> decodeNeighborRequest(std::span<const rpc::Bytes
   request.wantEdgeIds = (header.flags & kWantEdgeIds) != 0;
   FARHOP_RETURN_IF_ERROR(reader.takeAll(header.draws, "relations", &request.draws));
   FARHOP_RETURN_IF_ERROR(reader.takeAll(header.runs, "runs", &request.runs));
-  if (reader.left() % sizeof(uint32_t) != 0) return malformed("a part of a row");
-  FARHOP_RETURN_IF_ERROR(reader.takeAll(reader.left() / sizeof(uint32_t), "rows", &request.rows));
+  FARHOP_RETURN_IF_ERROR(reader.takeAll(header.excluded, "excluded edges", &request.excluded));
+  const bool hasOccurrences = (header.flags & kRowOccurrences) != 0, hasTimes = (header.flags & kRowTimes) != 0;
+  const size_t rowBytes = sizeof(uint32_t) * (hasOccurrences ? 2 : 1) + (hasTimes ? sizeof(int64_t) : 0);
+  if (reader.left() % rowBytes != 0) return malformed("a part of a row");
+  const uint64_t rowCount = reader.left() / rowBytes;
+  if (hasTimes) FARHOP_RETURN_IF_ERROR(reader.takeAll(rowCount, "times", &request.times));
+  if (hasOccurrences) FARHOP_RETURN_IF_ERROR(reader.takeAll(rowCount, "occurrences", &request.occurrences));
+  FARHOP_RETURN_IF_ERROR(reader.takeAll(rowCount, "rows", &request.rows));
   if (request.draws.size() > graph.schema().relations.size()) return malformed("more draws than relations");
   for (const RelationDraw& draw : request.draws) {
     FARHOP_RETURN_IF_ERROR(annotate(checkDraw(draw, graph), "malformed neighbour request"));
@@ -120,6 +163,7 @@ absl::StatusOr<NeighborRequest> decodeNeighborRequest(std::span<const rpc::Bytes
     total += run.count;
   }
   if (total != request.rows.size()) return malformed("more rows than the runs say");
+  FARHOP_RETURN_IF_ERROR(checkExcluded(request));
   for (const RelationDraw& draw : request.draws) {
     if (!drawsWithReplacement(static_cast<DrawKind>(draw.kind)) || draw.fanout <= 0) continue;
     if (total > kMaxEdges / static_cast<uint64_t>(draw.fanout)) {
@@ -155,6 +199,7 @@ absl::StatusOr<std::vector<std::vector<DrawSlice>>> sliceNeighborReply(const Nei
     const partition::Relation& edges = graph.schema().relations[relation];
     const uint64_t sources = graph.schema().nodeTypes[edges.source].count;
     slices[d].resize(request.runs.size());
+    const bool bounded = draw.fanout >= 0 && static_cast<DrawKind>(draw.kind) != DrawKind::kLaborPoisson;
     for (size_t r = 0; r < request.runs.size(); ++r) {
       const RowRun& run = request.runs[r];
       if (static_cast<int>(run.nodeType) != edges.destination) continue;
@@ -163,7 +208,7 @@ absl::StatusOr<std::vector<std::vector<DrawSlice>>> sliceNeighborReply(const Nei
       if (slice.counts == nullptr) return bad;
       uint64_t total = 0;
       for (uint32_t i = 0; i < run.count; ++i) {
-        if (draw.fanout >= 0 && slice.counts[i] > static_cast<uint32_t>(draw.fanout)) return bad;
+        if (bounded && slice.counts[i] > static_cast<uint32_t>(draw.fanout)) return bad;
         total += slice.counts[i];
       }
       slice.edges = total;

@@ -4,6 +4,9 @@
 //   NeighborRequestHeader
 //   RelationDraw[draws]: relations to draw from, each with its fanout, kind and key of this hop
 //   RowRun[runs]: (node type, partition, count): whose rows follow
+//   ExcludedEdge[excluded]: by (draw, row)
+//   i64[sum of counts]: the time limit of each row, with kRowTimes
+//   u32[sum of counts]: the occurrence of each row, with kRowOccurrences
 //   u32[sum of counts]: local indices in run order
 // The reply's arrays, each with two parts:
 //   0  u32 neighbour gids of relations with 32-bit ids: for each relation, for each run of its destination type, for
@@ -28,13 +31,16 @@ namespace farhop::sampler {
 inline constexpr uint16_t kNeighborMethod = 1;
 inline constexpr uint16_t kFeatureMethod = 2;
 
+// NeighborRequestHeader::flags
 inline constexpr uint32_t kWantEdgeIds = 1;
+inline constexpr uint32_t kRowOccurrences = 2;
+inline constexpr uint32_t kRowTimes = 4;
 
 struct NeighborRequestHeader {
   uint32_t flags = 0;
   uint32_t draws = 0;
   uint32_t runs = 0;
-  uint32_t reserved = 0;
+  uint32_t excluded = 0;
 };
 struct RowRun {
   uint32_t nodeType = 0;
@@ -48,6 +54,12 @@ struct NeighborRequest {
   std::vector<RelationDraw> draws;
   std::vector<RowRun> runs;
   std::vector<uint32_t> rows;
+  std::vector<uint32_t> occurrences;   // as long as rows, or empty
+  std::vector<int64_t> times;          // as long as rows, or empty
+  std::vector<ExcludedEdge> excluded;  // by (draw, row)
+
+  // What draw number `draw` draws from rows[first .. first + count). Borrowed.
+  DrawRows rowsOf(uint32_t draw, uint32_t first, uint32_t count) const;
 };
 
 std::vector<rpc::OutArray> encodeNeighborRequest(const NeighborRequest& request);

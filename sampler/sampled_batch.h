@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/pod_vector.h"
+#include "sampler/neighbor_draw.h"
 
 namespace farhop::sampler {
 
@@ -18,6 +19,7 @@ struct SampledRelation {
   PodVector<uint32_t> indptr;   // [rows + 1]
   PodVector<uint32_t> indices;  // [edges] number of the source node in its type's list
   PodVector<uint64_t> edgeIds;  // [edges] original edge ids when asked for, else empty
+  PodVector<uint32_t> visits;   // [edges] of importance neighbours: how often walks came by; else empty
 };
 
 struct BatchTraffic {
@@ -28,6 +30,14 @@ struct BatchTraffic {
   uint64_t messages = 0;            // neighbour requests sent
 };
 
+// What a batch of seed edges is made of. sampler/link_sampler.h
+struct LinkSeeds {
+  uint64_t edges = 0;
+  uint64_t negatives = 0;
+  std::vector<uint64_t> positions;   // [edges] of the seed edges in the list that they come from
+  std::vector<uint32_t> unresolved;  // negatives that are edges all the same, ascending
+};
+
 struct SampledBatch {
   uint64_t epoch = 0;
   uint64_t step = 0;    // of this process in this epoch
@@ -35,12 +45,28 @@ struct SampledBatch {
   int seedType = 0;
   std::vector<uint64_t> seeds;      // [seeds] gids as dealt, repeats included
   std::vector<uint32_t> seedIndex;  // [seeds] number of each seed's node
+  // Seeds of another type, or of the same, numbered after these.
+  int otherType = 0;
+  std::vector<uint64_t> otherSeeds;
+  std::vector<uint32_t> otherIndex;
+  LinkSeeds link;
+  // [relation] what rows did not draw, by (row, source), where `row` is a node's number; empty: nothing. Part of the draw:
+  // whoever draws again leaves out the same.
+  std::vector<std::vector<ExcludedEdge>> excluded;
 
   std::vector<PodVector<uint64_t>> nodes;         // [node type][nodes] gids, seeds first, then hop by hop
+  // Where seeds are disjoint, else without values: [node type][nodes] the tree of each node, which is the position of its
+  // seed unless the request said otherwise; and [tree] its time, where there is one.
+  std::vector<PodVector<uint32_t>> trees;
+  std::vector<int64_t> treeTimes;
   std::vector<std::vector<uint32_t>> nodesByHop;  // [node type][hops + 1]: nodes known before hop h
   // [relation]; where all nodes are expanded again in every hop, [hop * relations + relation], each with the rows of
   // all nodes known before the hop.
   std::vector<SampledRelation> relations;
+  // Random walks: [walks][length + 1] numbers of nodes (of the type that the metapath has there), -1 once a walk has
+  // ended; [walks][length] 1 for a step from the start after a return. Empty for other batches.
+  PodVector<int64_t> walks;
+  PodVector<uint8_t> restarted;
   BatchTraffic traffic;
 
   // Empties it for `nodeTypes` and `relationCount` (the length of `relations`), keeping its memory for the next batch.

@@ -18,14 +18,23 @@ uint64_t SeedDealer::sharesOf(int machine, int proc) const {
   return owned / procs + (static_cast<uint64_t>(proc) < owned % procs ? 1 : 0);
 }
 
+uint64_t SeedDealer::poolSize() const {
+  const bool global = options_.deal == Deal::kGlobal;
+  if (seeds_.byPosition) return global ? seeds_.allPositions : seeds_.ownPositions;
+  return global ? seeds_.all.size() : seeds_.own.size();
+}
+
 absl::StatusOr<SeedDealer> SeedDealer::make(SeedSet seeds, DealOptions options) {
   if (options.batchSize == 0) return absl::InvalidArgumentError("batchSize is 0; it must be at least 1");
   SeedDealer dealer(std::move(seeds), options);
   const SeedSet& set = dealer.seeds_;
+  if (!set.times.empty() && set.times.size() != dealer.poolSize()) {
+    return absl::InternalError(absl::StrCat(set.times.size(), " times do not fit the seeds of '", set.name, "'"));
+  }
   const uint64_t batch = options.batchSize;
   const uint64_t world = static_cast<uint64_t>(options.numMachines) * static_cast<uint64_t>(options.procsPerMachine);
   if (options.deal == Deal::kGlobal) {
-    const uint64_t total = set.all.size();
+    const uint64_t total = dealer.poolSize();
     if (total == 0) return absl::InvalidArgumentError(absl::StrCat("'", set.name, "' has no seeds"));
     const uint64_t rank = static_cast<uint64_t>(options.machine * options.procsPerMachine + options.proc);
     switch (options.tail) {
@@ -40,7 +49,7 @@ absl::StatusOr<SeedDealer> SeedDealer::make(SeedSet seeds, DealOptions options) 
     return dealer;
   }
   if (set.perMachine.size() != static_cast<size_t>(options.numMachines) ||
-      set.own.size() != set.perMachine[options.machine]) {
+      dealer.poolSize() != set.perMachine[options.machine]) {
     return absl::InternalError("seed counts do not fit the machines");
   }
   if (std::accumulate(set.perMachine.begin(), set.perMachine.end(), uint64_t{0}) == 0) {
@@ -73,12 +82,27 @@ uint64_t SeedDealer::batchNumber(uint64_t step) const {
 }
 
 std::vector<uint64_t> SeedDealer::seeds(uint64_t epoch, uint64_t step) const {
+  const std::vector<uint64_t>& pool = options_.deal == Deal::kGlobal ? seeds_.all : seeds_.own;
+  std::vector<uint64_t> batch = positions(epoch, step);
+  if (seeds_.byPosition) return batch;
+  for (uint64_t& seed : batch) seed = pool[seed];
+  return batch;
+}
+
+std::vector<int64_t> SeedDealer::times(uint64_t epoch, uint64_t step) const {
+  std::vector<int64_t> times;
+  if (seeds_.times.empty()) return times;
+  for (uint64_t position : positions(epoch, step)) times.push_back(seeds_.times[position]);
+  return times;
+}
+
+std::vector<uint64_t> SeedDealer::positions(uint64_t epoch, uint64_t step) const {
   const bool global = options_.deal == Deal::kGlobal;
-  const std::vector<uint64_t>& pool = global ? seeds_.all : seeds_.own;
   const uint64_t key = hopKey(options_.seed, epoch, 0, 0, Purpose::kShuffle, 0);
-  const KeyedPermutation permutation(key, pool.size());
+  const uint64_t size = poolSize();
+  const KeyedPermutation permutation(key, size);
   // A position counts in this process's share (kByOwner) or in all seeds (kGlobal).
-  const uint64_t share = global ? pool.size() : sharesOf(options_.machine, options_.proc);
+  const uint64_t share = global ? size : sharesOf(options_.machine, options_.proc);
   const uint64_t first = (global ? batchNumber(step) : step) * options_.batchSize;
   const uint64_t last = options_.tail == Tail::kUneven ? std::min(share, first + options_.batchSize)
                                                        : first + options_.batchSize;
@@ -89,7 +113,7 @@ std::vector<uint64_t> SeedDealer::seeds(uint64_t epoch, uint64_t step) const {
     if (!global) {
       index = index * static_cast<uint64_t>(options_.procsPerMachine) + static_cast<uint64_t>(options_.proc);
     }
-    batch.push_back(pool[options_.shuffle ? permutation(index) : index]);
+    batch.push_back(options_.shuffle ? permutation(index) : index);
   }
   return batch;
 }

@@ -33,7 +33,5 @@ for preset in "${presets[@]}"; do
   rm -f "/tmp/farhop-configure-$$.log"
   cmake --build --preset "$preset"
   echo "built in $((SECONDS - start)) s"
-  # Tests of processes that die and of deadlines run on shared machines: one that failed gets a second chance, in
-  # the open (the log shows both runs).
-  ctest --preset "$preset" "${labels[@]}" --no-tests=error --repeat until-pass:2
+  ctest --preset "$preset" "${labels[@]}" --no-tests=error
 done

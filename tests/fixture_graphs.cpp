@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -68,6 +69,14 @@ void addRelation(const FixtureOptions& options, const std::string& name, int sou
     for (uint64_t e = 0; e < edges; ++e) weights[e] = fixtureEdgeFeature(index, e);
     relation.features.push_back({"w", DType::kFloat32, {}});
     features.push_back(columnOf(std::move(weights), edges));
+    if (options.declaredWeights) relation.weightFeature = "w";
+  }
+  if (options.edgeTimes) {
+    std::vector<int64_t> times(edges);
+    for (uint64_t e = 0; e < edges; ++e) times[e] = fixtureEdgeTime(index, e);
+    relation.features.push_back({"t", DType::kInt64, {}});
+    features.push_back(columnOf(std::move(times), edges));
+    relation.timeFeature = "t";
   }
   dataset->schema.relations.push_back(std::move(relation));
   dataset->edges.push_back({IdColumn(std::move(from)), IdColumn(std::move(to)), "fixture"});
@@ -90,6 +99,13 @@ void addNodeType(const FixtureOptions& options, const std::string& name, uint64_
   for (uint64_t id = 0; id < nodes; ++id) labels[id] = fixtureLabel(index, id);
   type.features.push_back({partition::kLabelFeature, DType::kInt64, {}});
   features.push_back(columnOf(std::move(labels), nodes));
+  if (options.nodeTimes) {
+    std::vector<int32_t> times(nodes);
+    for (uint64_t id = 0; id < nodes; ++id) times[id] = fixtureNodeTime(index, id);
+    type.features.push_back({"nt", DType::kInt32, {}});
+    features.push_back(columnOf(std::move(times), nodes));
+    type.timeFeature = "nt";
+  }
   dataset->schema.nodeTypes.push_back(std::move(type));
   dataset->nodeFeatures.push_back(std::move(features));
 }
@@ -99,6 +115,49 @@ void addSplits(const FixtureOptions& options, Dataset* dataset) {
   for (uint64_t id = 0; id < options.nodes; ++id) {
     const uint64_t quarter = mix64(combineKey(options.seed + 77, id)) % 4;
     dataset->splits[quarter < 2 ? 0 : quarter - 1].ids.push_back(id);
+  }
+}
+
+// As FixtureOptions::edgeSplits says.
+void addEdgeSplits(const FixtureOptions& options, Dataset* dataset) {
+  const EdgeList& edges = dataset->edges[0];
+  const partition::Relation& relation = dataset->schema.relations[0];
+  KeyedRandom random(combineKey(options.seed, hashName("edge splits")));
+  for (uint64_t fifth = 0; fifth < 3; ++fifth) {
+    const bool train = fifth == 0;
+    std::vector<uint64_t> source, destination;
+    std::vector<int64_t> labels;
+    for (uint64_t e = fifth; e < edges.source.size(); e += 5) {
+      source.push_back(edges.source[e]);
+      destination.push_back(edges.destination[e]);
+      labels.push_back(1);
+    }
+    const uint64_t real = source.size();
+    for (uint64_t i = 0; i < real; ++i) {
+      if (train) {
+        const uint64_t other = random.below(i + 1);
+        std::swap(source[i], source[other]);
+        std::swap(destination[i], destination[other]);
+      } else {
+        source.push_back(random.below(dataset->schema.nodeTypes[relation.source].count));
+        destination.push_back(random.below(dataset->schema.nodeTypes[relation.destination].count));
+        labels.push_back(0);
+      }
+    }
+    if (train && real > 0) {
+      source.push_back(source[0]);
+      destination.push_back(destination[0]);
+    }
+    partition::EdgeSplitSeeds split;
+    split.name = train ? "train" : fifth == 1 ? "validation" : "test";
+    if (!train) {
+      split.labelSpec = FeatureSpec{partition::kLabelsName, DType::kInt64, {}};
+      split.labels = columnOf(std::move(labels), source.size());
+    }
+    split.source = IdColumn(std::move(source));
+    split.destination = IdColumn(std::move(destination));
+    split.origin = "fixture";
+    dataset->edgeSplits.push_back(std::move(split));
   }
 }
 
@@ -136,15 +195,43 @@ void saveEdges(const Dataset& dataset, size_t relation, const std::string& direc
        << "    format: " << (csv ? "csv" : "numpy") << "\n    path: " << file << "\n";
 }
 
-void saveTask(const Dataset& dataset, const std::string& directory, std::ofstream& yaml) {
-  yaml << "tasks:\n- name: " << dataset.task << "\n  num_classes: " << dataset.numClasses << "\n";
+// The splits' sets, by the name of the split.
+using SetTexts = std::map<std::string, std::string>;
+
+void saveSplits(const Dataset& dataset, const std::string& directory, SetTexts* sets) {
   for (const partition::SplitSeeds& split : dataset.splits) {
     const std::string file = split.name + ".npy";
     saveNpy(directory + "/" + file, std::vector<int64_t>(split.ids.begin(), split.ids.end()),
             {split.ids.size()});
-    yaml << "  " << split.name << "_set:\n  - type: " << dataset.schema.nodeTypes[split.nodeType].name
-         << "\n    data:\n    - name: seeds\n      format: numpy\n      path: " << file << "\n";
+    (*sets)[split.name] += absl::StrCat("  - type: ", dataset.schema.nodeTypes[split.nodeType].name,
+                                        "\n    data:\n    - name: seeds\n      format: numpy\n      path: ", file, "\n");
   }
+}
+
+void saveEdgeSplits(const Dataset& dataset, const std::string& directory, SetTexts* sets) {
+  for (const partition::EdgeSplitSeeds& split : dataset.edgeSplits) {
+    const std::string stem = absl::StrCat(split.name, "_edges_", split.relation);
+    std::vector<int32_t> ends;
+    for (uint64_t i = 0; i < split.source.size(); ++i) {
+      ends.push_back(static_cast<int32_t>(split.source[i]));
+      ends.push_back(static_cast<int32_t>(split.destination[i]));
+    }
+    saveNpy(directory + "/" + stem + ".npy", ends, {split.source.size(), 2});
+    std::string& text = (*sets)[split.name];
+    absl::StrAppend(&text, "  - type: \"", dataset.schema.relationText(split.relation),
+                    "\"\n    data:\n    - name: seeds\n      format: numpy\n      path: ", stem, ".npy\n");
+    if (!split.labelSpec) continue;
+    saveFeature(directory + "/" + stem + "_labels.npy", *split.labelSpec, split.labels);
+    absl::StrAppend(&text, "    - name: labels\n      format: numpy\n      path: ", stem, "_labels.npy\n");
+  }
+}
+
+void saveTask(const Dataset& dataset, const std::string& directory, std::ofstream& yaml) {
+  yaml << "tasks:\n- name: " << dataset.task << "\n  num_classes: " << dataset.numClasses << "\n";
+  SetTexts sets;
+  saveSplits(dataset, directory, &sets);
+  saveEdgeSplits(dataset, directory, &sets);
+  for (const auto& [name, text] : sets) yaml << "  " << name << "_set:\n" << text;
 }
 
 }  // namespace
@@ -160,6 +247,21 @@ int64_t fixtureLabel(int nodeType, uint64_t originalId) {
 
 float fixtureEdgeFeature(int relation, uint64_t edgeId) {
   return static_cast<float>(relation) * 0.25F + static_cast<float>(edgeId);
+}
+
+int64_t fixtureEdgeTime(int relation, uint64_t edgeId) {
+  return static_cast<int64_t>(mix64(combineKey(static_cast<uint64_t>(relation) + 901, edgeId)) % 40) - 5;
+}
+
+int32_t fixtureNodeTime(int nodeType, uint64_t originalId) {
+  return static_cast<int32_t>(mix64(combineKey(static_cast<uint64_t>(nodeType) + 511, originalId)) % 30) - 5;
+}
+
+int64_t fixtureVisibleTime(const FixtureOptions& options, int relation, uint64_t edgeId, int sourceType,
+                           uint64_t source) {
+  if (!options.nodeTimes) return fixtureEdgeTime(relation, edgeId);
+  const int64_t nodeTime = fixtureNodeTime(sourceType, source);
+  return options.edgeTimes ? std::max(nodeTime, fixtureEdgeTime(relation, edgeId)) : nodeTime;
 }
 
 Dataset makeFixtureDataset(const FixtureOptions& options) {
@@ -178,6 +280,7 @@ Dataset makeFixtureDataset(const FixtureOptions& options) {
     addRelation(options, partition::kHomogeneousRelation, 0, 0, options.edges, &dataset);
   }
   addSplits(options, &dataset);
+  if (options.edgeSplits) addEdgeSplits(options, &dataset);
   return dataset;
 }
 

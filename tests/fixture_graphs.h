@@ -27,6 +27,15 @@ struct FixtureOptions {
   // Edge feature "w" of every relation: float32, one number, fixtureEdgeFeature().
   bool edgeFeatures = true;
   bool addReverse = false;
+  // Edge feature "t" of every relation: int64, fixtureEdgeTime(); declared as times.
+  bool edgeTimes = false;
+  // Node feature "nt" of every type: int32, fixtureNodeTime(); declared as times.
+  bool nodeTimes = false;
+  // Declares "w" as weights (needs edgeFeatures).
+  bool declaredWeights = false;
+  // Edge splits of relation 0: a fifth of its edges each "train", "validation" and "test"; "train" shuffled and with
+  // its first seed twice, "validation" and "test" with int64 labels 1 and, for as many random pairs, 0.
+  bool edgeSplits = false;
   // How writeFixtureStore assigns nodes.
   partition::PartitionMethod method = partition::PartitionMethod::kRandom;
 };
@@ -37,6 +46,13 @@ float fixtureFeature(int nodeType, uint64_t originalId, uint64_t column);
 int64_t fixtureLabel(int nodeType, uint64_t originalId);
 // Feature "w" of an edge.
 float fixtureEdgeFeature(int relation, uint64_t edgeId);
+// Feature "t" of an edge: many edges share a time, also within a row; some are negative.
+int64_t fixtureEdgeTime(int relation, uint64_t edgeId);
+// Feature "nt".
+int32_t fixtureNodeTime(int nodeType, uint64_t originalId);
+// From when on an edge is visible, as RelationShard::times has it. `relation` and `source` of the edge as drawn: of a
+// reverse relation the forward one's index and the forward edge's destination.
+int64_t fixtureVisibleTime(const FixtureOptions& options, int relation, uint64_t edgeId, int sourceType, uint64_t source);
 inline constexpr int64_t kFixtureClasses = 7;
 
 // Splits of node type 0: about half of the nodes "train", a quarter each "validation" and "test".

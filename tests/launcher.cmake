@@ -18,3 +18,15 @@ foreach(name farhop_run_test farhop_run_output_test farhop_run_end_test)
     FARHOP_PROGRAM="$<TARGET_FILE:farhop>" TEST_TRAINER="$<TARGET_FILE:launcher_test_trainer>")
   add_dependencies(${name} farhop launcher_test_trainer)
 endforeach()
+
+# Kills on the way of a start that only the launcher sees; the trainer starts a session, without a graph.
+add_executable(launched_trainer fault/launched_trainer.cpp)
+set_target_properties(launched_trainer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fault)
+target_link_libraries(launched_trainer PRIVATE farhop_runtime_core)
+target_include_directories(launched_trainer PRIVATE ${PROJECT_SOURCE_DIR})
+farhop_flags(launched_trainer)
+farhop_test(fault/launched_kill_test.cpp LIBS farhop_base nlohmann_json::nlohmann_json
+            EXTRA multiproc/farhop_process.cpp TIMEOUT 180)
+target_compile_definitions(launched_kill_test PRIVATE
+  FARHOP_PROGRAM="$<TARGET_FILE:farhop>" FATAL_TRAINER="$<TARGET_FILE:launched_trainer>")
+add_dependencies(launched_kill_test farhop launched_trainer)

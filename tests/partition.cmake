@@ -8,6 +8,7 @@ farhop_test(unit/partition_commands_test.cpp LIBS farhop_fixture_graphs farhop_p
 farhop_test(unit/dataset_reader_test.cpp LIBS farhop_fixture_graphs)
 farhop_test(unit/partitioner_test.cpp LIBS farhop_fixture_graphs Farhop::metis)
 farhop_test(unit/graph_store_test.cpp LIBS farhop_fixture_graphs)
+farhop_test(unit/sampling_features_test.cpp LIBS farhop_fixture_graphs)
 farhop_test(fault/store_damage_test.cpp LIBS farhop_fixture_graphs)
 farhop_test(fault/store_checksums_test.cpp LIBS farhop_fixture_graphs)
 farhop_test(fault/partition_signal_test.cpp LIBS farhop_fixture_graphs)

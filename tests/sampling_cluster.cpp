@@ -5,8 +5,11 @@
 #include <stdexcept>
 #include <thread>
 
+#include "sampler/edge_lookup.h"
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
+#include "sampler/subgraph_wire.h"
+#include "sampler/walk_service.h"
 
 namespace farhop::testing {
 namespace {
@@ -25,13 +28,15 @@ void must(const absl::Status& status) {
 }  // namespace
 
 bool CanonicalBatch::operator==(const CanonicalBatch& other) const {
-  if (seeds != other.seeds || seedIndex != other.seedIndex || nodes != other.nodes || nodesByHop != other.nodesByHop ||
-      x != other.x || relations.size() != other.relations.size()) {
+  if (seeds != other.seeds || seedIndex != other.seedIndex || nodes != other.nodes || trees != other.trees ||
+      treeTimes != other.treeTimes || nodesByHop != other.nodesByHop || x != other.x || walks != other.walks ||
+      restarted != other.restarted || relations.size() != other.relations.size()) {
     return false;
   }
   for (size_t r = 0; r < relations.size(); ++r) {
     if (relations[r].indptr != other.relations[r].indptr || relations[r].indices != other.relations[r].indices ||
-        relations[r].edgeIds != other.relations[r].edgeIds) {
+        relations[r].edgeIds != other.relations[r].edgeIds || relations[r].visits != other.relations[r].visits ||
+        relations[r].indices.size() != other.relations[r].indices.size()) {
       return false;
     }
   }
@@ -47,11 +52,13 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
     for (uint64_t id = 0; id < gids.size(); ++id) originalIds_.back()[gids[id]] = id;
   }
   std::vector<std::string> addresses(machines_.size());
+  std::vector<std::shared_ptr<const sampler::EdgeReader>> edgeReaders;
   for (int m = 0; m < machines; ++m) {
     TestMachine& self = machines_[m];
     self.graph = must(sampler::PartitionedGraph::open(store_, m, machines));
     self.metricsRegistry = std::make_unique<Metrics>();
     self.metrics = std::make_shared<sampler::SamplerMetrics>(self.metricsRegistry.get());
+    edgeReaders.push_back(std::make_shared<sampler::EdgeReader>(self.graph));
     if (machines == 1) continue;
     rpc::AgentOptions options;
     options.transport = transport;
@@ -62,7 +69,11 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
     options.token = "token";
     self.agent = must(rpc::Agent::create(options));
     sampler::registerNeighborService(self.agent.get(), self.graph);
+    sampler::registerWalkService(self.agent.get(), self.graph);
+    sampler::registerSubgraphService(self.agent.get(), self.graph);
     sampler::registerFeatureService(self.agent.get(), self.graph, self.metrics, size_t{64} << 20);
+    sampler::registerEdgeLookup(self.agent.get(), self.graph);
+    sampler::registerEdgeService(self.agent.get(), edgeReaders.back(), self.metrics, size_t{64} << 20);
     addresses[m] = self.agent->address();
   }
   std::vector<absl::Status> results(machines_.size());
@@ -72,7 +83,9 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
   }
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& status : results) must(status);
-  for (TestMachine& self : machines_) {
+  for (size_t m = 0; m < machines_.size(); ++m) {
+    TestMachine& self = machines_[m];
+    self.edgePuller = std::make_unique<sampler::EdgePuller>(edgeReaders[m], self.agent.get(), self.metrics, chunkBytes);
     self.puller = std::make_unique<sampler::FeaturePuller>(self.graph, self.agent.get(), self.metrics, chunkBytes);
   }
 }
@@ -118,16 +131,22 @@ CanonicalBatch SamplingCluster::canonical(int machine, const sampler::SampledBat
   }
   result.nodesByHop = batch.nodesByHop;
   result.relations = batch.relations;
+  result.walks.assign(batch.walks.begin(), batch.walks.end());
+  result.restarted.assign(batch.restarted.begin(), batch.restarted.end());
+  result.treeTimes = batch.treeTimes;
+  for (const auto& trees : batch.trees) result.trees.emplace_back(trees.begin(), trees.end());
   return result;
 }
 
 std::vector<CanonicalBatch> SamplingCluster::sampleEpoch(int machine, int nodeType, const std::vector<uint64_t>& seeds,
                                                          uint64_t batchSize, uint64_t epoch,
                                                          const sampler::SamplingOptions& sampling,
-                                                         const sampler::StreamOptions& stream) {
+                                                         const sampler::StreamOptions& stream,
+                                                         const std::vector<int64_t>& times) {
   sampler::SeedSet set;
   set.nodeType = nodeType;
   for (uint64_t seed : seeds) set.all.push_back(gid(nodeType, seed));
+  set.times = times;
   sampler::DealOptions deal;
   deal.batchSize = batchSize;
   deal.shuffle = false;

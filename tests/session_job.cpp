@@ -1,5 +1,6 @@
 #include "tests/session_job.h"
 
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <new>
+#include <thread>
 
 #include "rpc/stages.h"
 
@@ -14,7 +17,7 @@ namespace farhop::test {
 
 namespace {
 
-// This user's files: others may come and go meanwhile.
+// This user's files.
 std::set<std::string> sharedMemoryFiles() {
   std::set<std::string> names;
   std::error_code error;
@@ -25,18 +28,43 @@ std::set<std::string> sharedMemoryFiles() {
   return names;
 }
 
+// Of the files, those that no process uses: what others' programs on this machine made meanwhile is theirs.
+std::set<std::string> unusedOf(std::set<std::string> files) {
+  std::error_code error;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
+    if (files.empty()) break;
+    std::ifstream maps(process.path() / "maps");
+    for (std::string line; std::getline(maps, line);) {
+      std::erase_if(files, [&](const std::string& file) { return line.find(file) != std::string::npos; });
+    }
+  }
+  std::erase_if(files, [](const std::string& file) { return !std::filesystem::exists(file); });
+  return files;
+}
+
 std::string& stopStage() {
   static auto* stage = new std::string;
   return *stage;
 }
 
+const std::atomic<bool>* stageReleased = nullptr;
+
+std::atomic<bool>* sharedFlag() {
+  void* const page = ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) std::abort();
+  return new (page) std::atomic<bool>(false);
+}
+
 }  // namespace
+
+void SessionJob::Unmap::operator()(std::atomic<bool>* flag) const { ::munmap(flag, sizeof(*flag)); }
 
 SessionJob::SessionJob(int machines, int procs, const std::string& name)
     : machines_(machines),
       procs_(procs),
       jobId_(absl::StrCat(name, "-", ::getpid())),
-      sharedMemoryBefore_(sharedMemoryFiles()) {
+      sharedMemoryBefore_(sharedMemoryFiles()),
+      released_(sharedFlag()) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   // Below the kernel's ephemeral ports, which a connection of another test could take in between.
   for (int attempt = 0; attempt < 200; ++attempt) {
@@ -85,9 +113,9 @@ std::string SessionJob::leftovers() const {
   while (std::getline(sockets, line)) {
     if (line.find(jobId_) != std::string::npos) found += line + "\n";
   }
-  for (const std::string& file : sharedMemoryFiles()) {
-    if (sharedMemoryBefore_.count(file) == 0) found += file + "\n";
-  }
+  std::set<std::string> files = sharedMemoryFiles();
+  for (const std::string& file : sharedMemoryBefore_) files.erase(file);
+  for (const std::string& file : unusedOf(std::move(files))) found += file + "\n";
   std::error_code error;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
     std::ifstream children(task.path() / "children");
@@ -98,9 +126,10 @@ std::string SessionJob::leftovers() const {
 
 void SessionJob::reportStages(const std::string& stopAt) {
   stopStage() = stopAt;
+  stageReleased = released_.get();
   rpc::stageHook = [](const char* stage) {
     ProcessGroup::signalLine(std::string("at ") + stage);
-    while (stopStage() == stage) ::pause();
+    while (stopStage() == stage && !stageReleased->load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
 }
 

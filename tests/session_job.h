@@ -1,7 +1,8 @@
 // A whole job in a test: M machines times P processes, all on this one, as forked children.
 #pragma once
 
-#include <functional>
+#include <atomic>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ class SessionJob {
 
   // In the child of that rank: its contract. Closes the other groups' sockets.
   runtime::LaunchContract contract(int rank);
+  // In the test: the socket that listens on that group's port, non-blocking.
+  int listener(int proc) const { return listeners_[static_cast<size_t>(proc)].get(); }
   // Stops listening in this process; contracts then carry the port alone.
   void releasePorts();
 
@@ -34,16 +37,23 @@ class SessionJob {
   std::string leftovers() const;
 
   // In a child: tells the test of every stage it reaches ("at group/met", for ProcessGroup::awaitLine) and stays
-  // for good where it reaches `stopAt`; empty: nowhere.
-  static void reportStages(const std::string& stopAt);
+  // where it reaches `stopAt`, until release(); empty: nowhere.
+  void reportStages(const std::string& stopAt);
+  // In the test: those that stay at a stage go on.
+  void release() { released_->store(true); }
 
  private:
+  struct Unmap {
+    void operator()(std::atomic<bool>* flag) const;
+  };
+
   const int machines_;
   const int procs_;
   const std::string jobId_;
   uint16_t port_ = 0;
   std::vector<FileDescriptor> listeners_;
   const std::set<std::string> sharedMemoryBefore_;
+  const std::unique_ptr<std::atomic<bool>, Unmap> released_;  // shared with the children
 };
 
 // Short time-outs for tests.

@@ -22,20 +22,32 @@ torch::Tensor emptyTensor(const std::vector<int64_t>& shape, torch::ScalarType d
   }
 }
 
-sampler::PullRequest requestFor(FeatureState* state, torch::Tensor* tensor, std::shared_ptr<const void> keepAlive) {
+// Rows into `destination`, which `keepAlive` holds.
+void startPull(const FeatureState& state, std::byte* destination, std::shared_ptr<const void> keepAlive,
+               std::function<void(absl::Status)> done) {
+  const Deadline deadline = Deadline::after(state.timeout);
+  if (state.edges) {
+    sampler::EdgePullRequest request;
+    request.range = *state.edges;
+    request.targets = {{state.feature, destination}};
+    request.keepAlive = std::move(keepAlive);
+    request.deadline = deadline;
+    state.core->edgePuller->pull(std::move(request), std::move(done));
+    return;
+  }
   sampler::PullRequest request;
-  request.nodeType = state->nodeType;
-  request.gids = state->gids();
-  request.targets = {{state->feature, static_cast<std::byte*>(tensor->data_ptr())}};
+  request.nodeType = state.nodeType;
+  request.gids = state.gids();
+  request.targets = {{state.feature, destination}};
   request.keepAlive = std::move(keepAlive);
-  request.deadline = Deadline::after(state->timeout);
-  return request;
+  request.deadline = deadline;
+  state.core->puller->pull(std::move(request), std::move(done));
 }
 
 }  // namespace
 
 void FeatureState::start() {
-  sampler::PullRequest request;
+  std::byte* destination = nullptr;
   {
     std::lock_guard lock(mutex);
     if (progress != Progress::kIdle) return;
@@ -46,9 +58,9 @@ void FeatureState::start() {
     }
     tensor = emptyTensor(shape, dtype);
     progress = Progress::kUnderWay;
-    request = requestFor(this, &tensor, shared_from_this());
+    destination = static_cast<std::byte*>(tensor.data_ptr());
   }
-  core->puller->pull(std::move(request), [self = shared_from_this()](absl::Status result) {
+  startPull(*this, destination, shared_from_this(), [self = shared_from_this()](absl::Status result) {
     absl::Status explained = self->core->explained(result);
     std::lock_guard lock(self->mutex);
     self->status = std::move(explained);
@@ -109,8 +121,8 @@ void FeatureHandle::pullInto(torch::Tensor destination) const {
   };
   auto held = std::make_shared<Held>(Held{state_, std::move(destination), {}});
   std::future<absl::Status> done = held->done.get_future();
-  state_->core->puller->pull(requestFor(state_.get(), &held->tensor, held),
-                             [held](absl::Status status) { held->done.set_value(std::move(status)); });
+  startPull(*state_, static_cast<std::byte*>(held->tensor.data_ptr()), held,
+            [held](absl::Status status) { held->done.set_value(std::move(status)); });
   if (done.wait_for(state_->timeout + std::chrono::seconds(10)) != std::future_status::ready) {
     throw Error(ErrorCode::kDeadlineExceeded, absl::StrCat("feature '", state_->name, "' did not arrive in time"));
   }

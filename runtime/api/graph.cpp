@@ -91,9 +91,9 @@ int64_t Graph::numClasses() const { return core_->graph->store().manifest().numC
 
 std::vector<std::string> Graph::features(const std::string& nodeType) const {
   std::vector<std::string> names;
-  for (const auto& feature : core_->graph->schema().nodeTypes[core_->nodeType(nodeType)].features) {
-    names.push_back(feature.name);
-  }
+  const int type = core_->nodeType(nodeType);
+  for (const auto& feature : core_->graph->schema().nodeTypes[type].features) names.push_back(feature.name);
+  for (std::string& name : core_->graph->jobFeatures().names(type)) names.push_back(std::move(name));
   return names;
 }
 
@@ -146,6 +146,30 @@ Seeds Graph::seeds(const torch::Tensor& originalIds, const std::string& nodeType
                                                             seeds.nodeType_, "' has ", count, " nodes"));
     }
   }
+  return seeds;
+}
+
+Seeds Graph::seeds(const torch::Tensor& originalIds, const std::string& nodeType, const torch::Tensor& times) const {
+  Seeds seeds = this->seeds(originalIds, nodeType);
+  if (times.dim() != 1 || times.scalar_type() != torch::kInt64 || !times.device().is_cpu()) {
+    throw Error(ErrorCode::kInvalidArgument, "seeds: expected times as an int64 CPU tensor of shape [n]");
+  }
+  if (times.size(0) != seeds.count()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                absl::StrCat("seeds: ", times.size(0), " times for ", seeds.count(), " seeds; give one for each"));
+  }
+  const torch::Tensor values = times.contiguous();
+  seeds.times_.assign(values.data_ptr<int64_t>(), values.data_ptr<int64_t>() + values.size(0));
+  return seeds;
+}
+
+Seeds Graph::nodes(const std::string& nodeType) const {
+  const partition::NodeType& type = core_->graph->schema().nodeTypes[core_->nodeType(nodeType)];
+  Seeds seeds;
+  seeds.name_ = "nodes";
+  seeds.nodeType_ = type.name;
+  seeds.count_ = static_cast<int64_t>(type.count);
+  seeds.isAll_ = true;
   return seeds;
 }
 

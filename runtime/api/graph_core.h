@@ -4,11 +4,13 @@
 #include <torch/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 
 #include "base/npy.h"
 #include "runtime/session.h"
+#include "sampler/edge_puller.h"
 #include "sampler/feature_puller.h"
 #include "sampler/partitioned_graph.h"
 #include "sampler/sampler_metrics.h"
@@ -21,7 +23,9 @@ struct GraphCore {
   std::shared_ptr<const std::atomic<bool>> left;  // the runtime has left the job; session is closed
   std::shared_ptr<const sampler::PartitionedGraph> graph;
   std::shared_ptr<sampler::SamplerMetrics> metrics;
+  std::chrono::milliseconds collectiveTimeout{0};
   std::unique_ptr<sampler::FeaturePuller> puller;
+  std::unique_ptr<sampler::EdgePuller> edgePuller;
 
   // What to report for `status`: the job's first failure where there is one, since it explains an error better
   // than its consequence at this call. A lost peer that this call is the first to see becomes that failure.

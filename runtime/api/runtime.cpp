@@ -14,8 +14,11 @@
 #include "runtime/api/graph_core.h"
 #include "runtime/api/status_error.h"
 #include "runtime/api/tensor_collectives.h"
+#include "sampler/edge_lookup.h"
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
+#include "sampler/subgraph_wire.h"
+#include "sampler/walk_service.h"
 
 namespace farhop {
 
@@ -40,6 +43,8 @@ RuntimeOptions fromContract(const runtime::LaunchContract& contract) {
   options.start = runtime::formatStartMode(contract.start);
   options.graph = contract.graph;
   options.masterFd = contract.masterFd;
+  options.launcherFd = contract.launcherFd;
+  options.otherMasterPorts = contract.otherMasterPorts;
   return options;
 }
 
@@ -56,6 +61,8 @@ runtime::LaunchContract toContract(const RuntimeOptions& options) {
   contract.start = valueOrThrow(runtime::parseStartMode(options.start));
   contract.graph = options.graph;
   contract.masterFd = options.masterFd;
+  contract.launcherFd = options.launcherFd;
+  contract.otherMasterPorts = options.otherMasterPorts;
   return contract;
 }
 
@@ -174,12 +181,20 @@ Graph Runtime::openGraph(const std::string& directory) {
     core->left = impl_->left;
     core->graph = *opened;
     core->metrics = impl_->metrics;
+    core->collectiveTimeout = impl_->options.collectiveTimeout;
     core->puller = std::make_unique<sampler::FeaturePuller>(*opened, impl_->session->agent(), impl_->metrics,
                                                             kFeatureReplyBytes);
+    const auto edgeReader = std::make_shared<const sampler::EdgeReader>(*opened);
+    core->edgePuller = std::make_unique<sampler::EdgePuller>(edgeReader, impl_->session->agent(), impl_->metrics,
+                                                             kFeatureReplyBytes);
     if (rpc::Agent* agent = impl_->session->agent()) {
       sampler::registerNeighborService(agent, *opened);
+      sampler::registerWalkService(agent, *opened);
+      sampler::registerSubgraphService(agent, *opened);
+      sampler::registerEdgeLookup(agent, *opened);
       // A single row may be larger than a chunk; beyond that the agent's own message limit holds.
       sampler::registerFeatureService(agent, *opened, impl_->metrics, size_t{256} << 20);
+      sampler::registerEdgeService(agent, edgeReader, impl_->metrics, size_t{256} << 20);
     }
   }
   // Nobody asks before everybody serves, and a process that cannot open says so to all.

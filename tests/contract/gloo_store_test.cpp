@@ -23,7 +23,7 @@ struct Fixture {
     server = *StoreServer::start(*listenTcp({"127.0.0.1", 0}, 16), options);
   }
   std::unique_ptr<StoreClient> client(int machine) {
-    return *StoreClient::connect({"127.0.0.1", server->port()}, "job", "", {machine, 0, ""}, soon());
+    return *StoreClient::connect({{"127.0.0.1", server->port()}, "job", "", {machine, 0, ""}}, soon());
   }
   std::unique_ptr<StoreServer> server;
 };

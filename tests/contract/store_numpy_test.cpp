@@ -14,7 +14,8 @@ TEST(StoreNumpy, OpensEveryFile) {
   for (bool heterogeneous : {false, true}) {
     testing::FixtureOptions options;
     options.heterogeneous = heterogeneous;
-    options.addReverse = true;
+    options.addReverse = options.edgeTimes = options.declaredWeights = options.edgeSplits = true;
+    options.nodeTimes = heterogeneous;
     const std::string store =
         testing::writeFixtureStore(options, 3, directory / (heterogeneous ? "het" : "hom"));
     const std::string command =

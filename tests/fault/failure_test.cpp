@@ -100,7 +100,7 @@ TEST_P(AnyVictim, KilledDuringTheStart_EndsTheOthersByName) {
   ProcessGroup group(4, [&](int rank) -> std::string {
     SessionOptions options = quickOptions();
     if (rank == 3) options.memoryEstimateBytes = UINT64_MAX;
-    SessionJob::reportStages("");
+    job.reportStages("");
     return describeFailure(Session::start(job.contract(rank), options).status());
   });
   job.releasePorts();

@@ -1,12 +1,14 @@
 // A process is killed at a named point of its start or its end; every other one is to end within five seconds,
 // naming it, and nothing is to be left behind.
 //
-// What cannot be named: a process that dies before it has said hello to its machine's local channel is known to
-// nobody but its launcher, and so is one of machine 0 that dies before anybody has reached its store. The others
-// then wait for their start's deadline, unless the launcher ends them, as `farhop run` and srun do.
+// These processes have no launcher. One that dies before it has said hello to its machine's local channel is then known
+// to nobody, and so is one of machine 0 that dies before anybody has reached its store; launched_kill_test.cpp kills
+// those.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+
+#include <thread>
 
 #include "runtime/session.h"
 #include "tests/process_group.h"
@@ -26,7 +28,8 @@ constexpr milliseconds kPatience{20'000};
 constexpr milliseconds kMostAfterKill{5'000};
 Deadline soon() { return Deadline::after(milliseconds(20'000)); }
 
-// When the others know the victim's address: from its own group's agent or socket, or announced on its machine.
+// Whether all others know the victim's address in its group (from its agent or socket there, or announced on its
+// machine), or some only the process's number.
 enum class Address { kKnown, kNotYet };
 
 struct Case {
@@ -94,7 +97,7 @@ class StageKill : public ::testing::TestWithParam<Case> {
           result.text.rfind(c.otherwise, 0) == 0) {
         continue;
       }
-      EXPECT_THAT(result.text, ::testing::StartsWith(absl::StrCat(name, c.address == Address::kKnown ? " (127.0.0.1:" : "")))
+      EXPECT_THAT(result.text, ::testing::StartsWith(absl::StrCat(name, c.address == Address::kKnown ? " (127.0.0.1:" : " (")))
           << "rank " << rank;
     }
     EXPECT_EQ(job.leftovers(), "");
@@ -105,7 +108,7 @@ TEST_P(StageKill, DuringTheStart_EndsTheOthersByName) {
   const Case& c = GetParam();
   SessionJob job(2, 2, "stage-start");
   ProcessGroup group(4, [&](int rank) -> std::string {
-    SessionJob::reportStages(rank == c.victim ? c.stage : "");
+    job.reportStages(rank == c.victim ? c.stage : "");
     absl::StatusOr<std::unique_ptr<Session>> session = Session::start(job.contract(rank), quickOptions());
     if (!session.ok()) return describeFailure(session.status());
     return describeFailure((*session)->leave(soon()));
@@ -121,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, StageKill, ::testing::ValuesIn(startCases()),
 TEST(StageKillOfAHub, BeforeItsMachineHasMetAnybody_IsKnownOnItsMachineAlone) {
   SessionJob job(2, 2, "stage-hub");
   ProcessGroup group(4, [&](int rank) -> std::string {
-    SessionJob::reportStages(rank == 2 ? "channel/open" : "");
+    job.reportStages(rank == 2 ? "channel/open" : "");
     SessionOptions options = quickOptions();
     options.startTimeout = milliseconds(3'000);
     return describeFailure(Session::start(job.contract(rank), options).status());
@@ -131,8 +134,87 @@ TEST(StageKillOfAHub, BeforeItsMachineHasMetAnybody_IsKnownOnItsMachineAlone) {
   ASSERT_TRUE(group.awaitLine(3, "at channel/hello", kPatience));
   group.kill(2, SIGKILL);
   const std::vector<ChildResult> results = group.wait(milliseconds(10'000));
-  EXPECT_THAT(results[3].text, ::testing::StartsWith("machine 1 process 0 | UNAVAILABLE"));
+  EXPECT_THAT(results[3].text, ::testing::MatchesRegex("machine 1 process 0 \\(pid [0-9]+ on .*\\) \\| UNAVAILABLE.*"));
   for (size_t rank : {0, 1}) EXPECT_THAT(results[rank].text, ::testing::HasSubstr("DEADLINE_EXCEEDED"));
+  EXPECT_EQ(job.leftovers(), "");
+}
+
+// A master that dies between a member's two connections to its store: what answered once is not waited for until the
+// start's deadline, neither by a member to whom somebody tells the death nor by one that is alone.
+TEST(StageKillOfAMaster, BetweenTheTwoConnectionsToItsStore_EndsTheMember) {
+  for (const int procs : {1, 2}) {
+    SCOPED_TRACE(procs);
+    SessionJob job(2, procs, "stage-watch");
+    const int member = procs;  // machine 1 process 0
+    ProcessGroup group(2 * procs, [&](int rank) -> std::string {
+      job.reportStages(rank == 0 ? "group/met" : rank == member ? "watch/connecting" : "");
+      return describeFailure(Session::start(job.contract(rank), quickOptions()).status());
+    });
+    job.releasePorts();
+    ASSERT_TRUE(group.awaitLine(member, "at watch/connecting", kPatience));
+    ASSERT_TRUE(group.awaitLine(0, "at group/met", kPatience));
+    if (procs == 2) {
+      for (int rank : {1, 3}) ASSERT_TRUE(group.awaitLine(rank, "at group/met", kPatience)) << rank;
+    }
+    group.kill(0, SIGKILL);
+    const auto begin = Clock::now();
+    std::this_thread::sleep_for(milliseconds(20));  // its port refuses by then
+    job.release();
+    const std::vector<ChildResult> results = group.wait(milliseconds(10'000));
+    EXPECT_LT(Clock::now() - begin, kMostAfterKill);
+    for (size_t rank = 1; rank < results.size(); ++rank) {
+      EXPECT_THAT(results[rank].text, ::testing::StartsWith("machine 0 process 0")) << rank;
+    }
+    EXPECT_EQ(job.leftovers(), "");
+  }
+}
+
+// A process that is in the middle of meeting its store when its machine loses another one tells the store's others
+// whom, before its own connections end.
+TEST(StageKillOfAClient, WhileItsHubIsMeeting_IsNotTakenForTheHubs) {
+  // Half connected, and connected but not yet able to tell.
+  for (const std::string stage : {"watch/connecting", "group/watching"}) {
+    SCOPED_TRACE(stage);
+    SessionJob job(2, 2, "stage-half");
+    ProcessGroup group(4, [&](int rank) -> std::string {
+      job.reportStages(rank == 2 ? stage : rank == 3 ? "channel/hello" : "");
+      return describeFailure(Session::start(job.contract(rank), quickOptions()).status());
+    });
+    job.releasePorts();
+    ASSERT_TRUE(group.awaitLine(2, "at " + stage, kPatience));
+    ASSERT_TRUE(group.awaitLine(3, "at channel/hello", kPatience));
+    ASSERT_TRUE(group.awaitLine(0, "at group/met", kPatience));
+    ASSERT_TRUE(group.awaitLine(1, "at group/met", kPatience));
+    group.kill(3, SIGKILL);
+    const auto begin = Clock::now();
+    std::this_thread::sleep_for(milliseconds(100));  // rank 2 knows
+    job.release();
+    const std::vector<ChildResult> results = group.wait(milliseconds(10'000));
+    EXPECT_LT(Clock::now() - begin, kMostAfterKill);
+    for (size_t rank : {0, 1, 2}) EXPECT_THAT(results[rank].text, ::testing::StartsWith("machine 1 process 1 (")) << rank;
+    EXPECT_EQ(job.leftovers(), "");
+  }
+}
+
+// A master that hangs is no peer that died: but nobody waits for it who has to end for another's death.
+TEST(StageKillOfAClient, WhileItsGroupsStoreDoesNotAnswer_EndsItsNeighbour) {
+  SessionJob job(2, 2, "stage-stopped");
+  ProcessGroup group(4, [&](int rank) -> std::string {
+    job.reportStages(rank == 2 ? "group/listening" : "");
+    return describeFailure(Session::start(job.contract(rank), quickOptions()).status());
+  });
+  job.releasePorts();
+  ASSERT_TRUE(group.awaitLine(2, "at group/listening", kPatience));
+  for (int rank : {0, 1, 3}) ASSERT_TRUE(group.awaitLine(rank, "at group/met", kPatience)) << rank;
+  group.kill(0, SIGSTOP);
+  job.release();
+  std::this_thread::sleep_for(milliseconds(100));  // rank 2 waits for its store
+  const auto begin = Clock::now();
+  group.kill(3, SIGKILL);
+  EXPECT_TRUE(group.awaitEnd(2, milliseconds(10'000)));
+  EXPECT_LT(Clock::now() - begin, kMostAfterKill);
+  group.kill(0, SIGKILL);
+  EXPECT_THAT(group.wait(milliseconds(10'000))[2].text, ::testing::StartsWith("machine 1 process 1 ("));
   EXPECT_EQ(job.leftovers(), "");
 }
 
@@ -142,7 +224,7 @@ TEST_P(LeaveKill, EndsTheOthersByName_UnlessTheyNeedItNoMore) {
   const Case& c = GetParam();
   SessionJob job(2, 2, "stage-leave");
   ProcessGroup group(4, [&](int rank) -> std::string {
-    SessionJob::reportStages(rank == c.victim ? c.stage : "");
+    job.reportStages(rank == c.victim ? c.stage : "");
     absl::StatusOr<std::unique_ptr<Session>> session = Session::start(job.contract(rank), quickOptions());
     if (!session.ok()) return describeFailure(session.status());
     return describeFailure((*session)->leave(soon()));

@@ -18,6 +18,7 @@ std::string writtenManifest(bool heterogeneous) {
   testing::FixtureOptions options;
   options.heterogeneous = heterogeneous;
   options.addReverse = true;
+  options.edgeTimes = options.nodeTimes = options.declaredWeights = options.edgeSplits = true;
   options.nodes = 10;
   options.edges = 12;
   return readFile(testing::writeFixtureStore(options, 2, directory / "store") + "/" + kManifestFile).value();
@@ -117,6 +118,47 @@ TEST(ManifestFuzz, RefusesCountsThatWrapRound) {
   EXPECT_TRUE(refused(m));
   m = valid;
   m.schema.relations[3].reverseOf = 1;
+  EXPECT_TRUE(refused(m));
+}
+
+TEST(ManifestFuzz, RefusesTimesWeightsAndSeedEdgesThatDoNotFit) {
+  const Manifest valid = parseManifest(validManifest()).value();
+  auto refused = [](const Manifest& manifest) { return !parseManifest(formatManifest(manifest)).ok(); };
+  ASSERT_FALSE(refused(valid));
+  ASSERT_EQ(valid.edgeSplits.size(), 3u);
+  Manifest m = valid;
+  m.schema.relations[0].timeFeature = "w";  // float32
+  m.schema.relations[3].timeFeature = "w";
+  EXPECT_TRUE(refused(m));
+  m = valid;
+  m.schema.relations[3].timeFeature = "";  // not as its forward relation
+  EXPECT_TRUE(refused(m));
+  m = valid;
+  m.schema.relations[3].weightFeature = "";
+  EXPECT_TRUE(refused(m));
+  m = valid;
+  m.schema.nodeTypes[0].timeFeature = "x";
+  EXPECT_TRUE(refused(m));
+  m = valid;
+  m.schema.nodeTypes[1].timeFeature = "no such";
+  EXPECT_TRUE(refused(m));
+  m = valid;
+  m.schema.relations[1].weightFeature = m.schema.relations[4].weightFeature = "no such";
+  EXPECT_TRUE(refused(m));
+  m = valid;
+  m.edgeSplits[0].relation = 3;  // a reverse one
+  EXPECT_TRUE(refused(m));
+  m = valid;
+  m.edgeSplits[1] = m.edgeSplits[0];
+  EXPECT_TRUE(refused(m));
+  m = valid;
+  m.edgeSplits[1].labels->rowShape = {uint64_t{1} << 40};
+  EXPECT_TRUE(refused(m));
+  m = valid;
+  m.edgeSplits[1].labels.reset();  // files of labels that nothing calls for
+  EXPECT_TRUE(refused(m));
+  m = valid;
+  m.edgeSplits[2].partitionCounts = {UINT64_MAX, m.edgeSplits[2].count + 1};
   EXPECT_TRUE(refused(m));
 }
 

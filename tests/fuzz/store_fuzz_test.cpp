@@ -53,7 +53,7 @@ TEST(StoreFuzz, ServesItsMembers_WhateverStrangersSend) {
   ASSERT_TRUE(server.ok());
   const HostPort master{"127.0.0.1", (*server)->port()};
   auto soon = [] { return Deadline::after(std::chrono::seconds(20)); };
-  auto member = *StoreClient::connect(master, "job", "secret", {0, 0, ""}, soon());
+  auto member = *StoreClient::connect({master, "job", "secret", {0, 0, ""}}, soon());
 
   std::atomic<bool> done{false};
   std::thread strangers([&] {
@@ -74,7 +74,7 @@ TEST(StoreFuzz, ServesItsMembers_WhateverStrangersSend) {
     ASSERT_TRUE(member->set("k", std::to_string(operations), soon()).ok());
     ASSERT_EQ(*member->get("k", soon()), std::to_string(operations));
     if (operations % 50 == 0) {
-      auto other = StoreClient::connect(master, "job", "secret", {1, 0, ""}, soon());
+      auto other = StoreClient::connect({master, "job", "secret", {1, 0, ""}}, soon());
       ASSERT_TRUE(other.ok()) << other.status();
       ASSERT_TRUE((*other)->add("n", 1, soon()).ok());
       (*other)->farewell();
@@ -112,7 +112,7 @@ TEST(StoreFuzz, SurvivesBrokenMembers) {
     char byte;
     static_cast<void>(receiveAll(fd->get(), &byte, 1, soon).ok());
     fd->reset();
-    auto good = StoreClient::connect(master, "job", "secret", {0, 0, ""}, soon);
+    auto good = StoreClient::connect({master, "job", "secret", {0, 0, ""}}, soon);
     ASSERT_TRUE(good.ok()) << good.status();
     const absl::Status status = (*good)->set("k", "v", soon);
     EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;

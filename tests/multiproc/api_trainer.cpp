@@ -1,6 +1,7 @@
 // A trainer for tests of whole jobs, on the public API: what it does is its first argument.
 //
 //   epoch DIR          writes one digest per batch of a globally dealt epoch to DIR/batches-RANK
+//   links DIR          likewise, of batches of seed edges; checks what they say of themselves
 //   train DIR          trains a small model, some ranks with fewer batches; writes the parameters' bytes to
 //                      DIR/parameters-RANK
 //   loop DIR           iterates epochs until DIR/stop exists (seen by all at once) or an error comes; writes
@@ -11,6 +12,7 @@
 #include <torch/torch.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -18,14 +20,13 @@
 #include <string>
 #include <thread>
 
+#include "tests/multiproc/api_checks.h"
+#include "tests/multiproc/api_walk_checks.h"
+
 namespace {
 
-uint64_t digest(uint64_t hash, const torch::Tensor& tensor) {
-  const torch::Tensor flat = tensor.contiguous();
-  const auto* bytes = static_cast<const unsigned char*>(flat.data_ptr());
-  for (size_t i = 0; i < flat.nbytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001B3ULL;
-  return hash;
-}
+using farhop::testing::digest;
+using farhop::testing::expectError;
 
 farhop::NeighborLoaderOptions loaderOptions() {
   farhop::NeighborLoaderOptions options;
@@ -61,6 +62,109 @@ void runEpoch(farhop::Runtime& runtime, const farhop::Graph& graph, const std::s
           << "\n";
     }
   }
+  farhop::testing::writeWalkDigests(graph, out);
+}
+
+[[noreturn]] void giveUp(const char* what) {
+  std::fprintf(stderr, "%s\n", what);
+  std::exit(14);
+}
+
+farhop::LinkLoaderOptions linkOptions() {
+  farhop::LinkLoaderOptions options;
+  options.fanouts = {4, 3};
+  options.edgeIds = true;
+  options.batchSize = 16;
+  options.seed = 11;
+  options.deal = farhop::SeedDeal::kGlobal;
+  options.strictNegatives = true;
+  options.excludeSeedEdges = farhop::ExcludeSeedEdges::kReverse;
+  return options;
+}
+
+// No sampled edge of the batch is one of its seed edges or the reverse of one.
+void checkNoSeedEdge(const farhop::LinkBatch& batch) {
+  const auto seeds = batch.seedEdges(), edges = batch.block(0).edgeIndex();
+  for (int64_t i = 0; i < seeds.size(1); ++i) {
+    const torch::Tensor source = edges[0] == seeds[0][i], destination = edges[1] == seeds[1][i];
+    const torch::Tensor backSource = edges[0] == seeds[1][i], backDestination = edges[1] == seeds[0][i];
+    if ((source * destination + backSource * backDestination).any().item<bool>()) giveUp("a seed edge was sampled");
+  }
+}
+
+void runLinks(farhop::Runtime& runtime, const farhop::Graph& graph, const std::string& directory) {
+  std::ofstream out(directory + "/batches-" + std::to_string(runtime.worldRank()));
+  farhop::LinkLoaderOptions options = linkOptions();
+  for (const auto negatives : {farhop::Negatives::kBinary, farhop::Negatives::kTriplet}) {
+    const bool triplets = negatives == farhop::Negatives::kTriplet;
+    options.negatives = negatives;
+    options.negativesPerEdge = triplets ? 3 : 1.5;
+    options.negativeNodes = triplets ? farhop::NegativeNodes::kDegree : farhop::NegativeNodes::kUniform;
+    options.negativeEnds = triplets ? farhop::NegativeEnds::kDestination : farhop::NegativeEnds::kBoth;
+    farhop::LinkLoader loader(graph, graph.edgeSplit("train"), options);
+    for (farhop::LinkBatch& batch : loader.epoch(0)) {
+      checkNoSeedEdge(batch);
+      uint64_t hash = digest(0xCBF29CE484222325ULL, batch.pull({"original_id"})[0]);
+      hash = digest(hash, batch.block(0).edgeIds());
+      if (triplets) {
+        if (batch.dstNegIndex().sizes() != torch::IntArrayRef({16, 3})) giveUp("shape of dstNegIndex");
+        if (!torch::equal(torch::stack({batch.srcIndex(), batch.dstPosIndex()}), batch.seedEdges())) giveUp("triplets");
+        for (const torch::Tensor& tensor : {batch.srcIndex(), batch.dstPosIndex(), batch.dstNegIndex()}) hash = digest(hash, tensor);
+      } else {
+        const torch::Tensor labels = batch.edgeLabel(), index = batch.edgeLabelIndex();
+        if (batch.numNegatives() != 24 || labels.size(0) != 40 || labels.sum().item<float>() != 16) giveUp("labels");
+        if (!torch::equal(index.narrow(1, 0, 16), batch.seedEdges())) giveUp("edgeLabelIndex");
+        if (index.max().item<int64_t>() >= batch.numNodes()) giveUp("edgeLabelIndex beyond the nodes");
+        hash = digest(hash, index);
+      }
+      out << triplets << " " << batch.number() << " " << std::hex << hash << std::dec << "\n";
+    }
+  }
+}
+
+// Labels and positions stay with their pairs; a loader of seed edges resumes as others do.
+void checkLabels(const farhop::Graph& graph) {
+  farhop::LinkLoaderOptions options = linkOptions();
+  options.deal = farhop::SeedDeal::kByOwner;
+  options.tail = farhop::EpochTail::kUneven;
+  options.negatives = farhop::Negatives::kBinary;
+  std::vector<int64_t> ends;
+  for (int64_t i = 0; i < 100; ++i) ends.insert(ends.end(), {i, (i * 7) % 100});
+  const torch::Tensor pairs = torch::tensor(ends).view({100, 2});
+  const torch::Tensor labels = torch::arange(100) + 5;
+  farhop::LinkLoader loader(graph, graph.edgePairs(pairs, "", labels), options);
+  std::string state;
+  std::vector<torch::Tensor> rest;
+  for (farhop::LinkBatch& batch : loader.epoch(2)) {
+    const int64_t n = batch.numSeedEdges();
+    if (!torch::equal(batch.edgeLabel().narrow(0, 0, n), batch.seedPositions() + 5)) giveUp("labels of pairs");
+    if (batch.edgeLabel().narrow(0, n, n).any().item<bool>()) giveUp("labels of negatives");
+    const torch::Tensor ids = batch.feature("original_id").pull();
+    const torch::Tensor own = torch::stack({ids.index_select(0, batch.seedEdges()[0]), ids.index_select(0, batch.seedEdges()[1])}, 1);
+    if (!torch::equal(own, pairs.index_select(0, batch.seedPositions()))) giveUp("seed edges of pairs");
+    if (batch.step() == 0) state = loader.state();
+    if (batch.step() > 0) rest.push_back(batch.edgeLabelIndex());
+  }
+  farhop::LinkLoader second(graph, graph.edgePairs(pairs, "", labels), options);
+  size_t at = 0;
+  for (farhop::LinkBatch& batch : second.epoch(second.restore(state))) {
+    if (at >= rest.size() || !torch::equal(batch.edgeLabelIndex(), rest[at++])) giveUp("resuming");
+  }
+  if (at != rest.size() || rest.empty()) giveUp("resuming: number of batches");
+  // The fixture's test split has as many pairs with label 0 as with label 1.
+  options.negatives = farhop::Negatives::kNone;
+  farhop::LinkLoader labelled(graph, graph.edgeSplit("test"), options);
+  int64_t ones = 0, seeds = 0;
+  for (farhop::LinkBatch& batch : labelled.epoch(0)) {
+    ones += batch.edgeLabel().sum().item<int64_t>();
+    seeds += batch.numSeedEdges();
+  }
+  if (2 * ones < seeds / 2 || 2 * ones > seeds * 3 / 2 || seeds == 0) giveUp("labels of a split");
+  options.batchSize = 512;
+  farhop::LinkLoader all(graph, graph.edges(), options);
+  int64_t edges = 0;
+  for (farhop::LinkBatch& batch : all.epoch(0)) edges += batch.numSeedEdges();
+  if (edges == 0 || edges > graph.numEdges()) giveUp("all edges");
 }
 
 // Seeds' features plus the mean of their sampled neighbours'.
@@ -114,20 +218,6 @@ void loopUntilStopped(farhop::Runtime& runtime, const farhop::Graph& graph, cons
   }
 }
 
-// Runs `call` and checks that it throws Error with that code and text.
-template <typename Call>
-void expectError(const char* what, farhop::ErrorCode code, const std::string& text, Call call) {
-  try {
-    call();
-  } catch (const farhop::Error& error) {
-    if (error.code() == code && std::string(error.what()).find(text) != std::string::npos) return;
-    std::fprintf(stderr, "%s: unexpected error: %s\n", what, error.what());
-    std::exit(7);
-  }
-  std::fprintf(stderr, "%s: no error\n", what);
-  std::exit(7);
-}
-
 // Leaves an epoch after two batches and continues it with another loader: the same batches as without the break.
 void checkResume(const farhop::Graph& graph) {
   const auto ids = [](farhop::Batch& batch) { return batch.feature("original_id").pull(); };
@@ -176,6 +266,48 @@ void checkExpandAll(const farhop::Graph& graph) {
   }
 }
 
+// Trees, times, directions and shared draws: what the batch says of itself, and what is refused. The graph has edge times
+// "t", no node times and no reverse relations.
+void checkLimitedSampling(const farhop::Graph& graph) {
+  using farhop::ErrorCode;
+  const torch::Tensor ids = torch::arange(40, torch::kInt64), times = torch::full({40}, 50, torch::kInt64);
+  const auto make = [&](const farhop::Seeds& seeds, auto&& change) {
+    farhop::NeighborLoaderOptions options = loaderOptions();
+    options.deal = farhop::SeedDeal::kGlobal;
+    change(options);
+    return farhop::NeighborLoader(graph, seeds, options);
+  };
+  const auto temporal = [](auto& o) { o.temporal = farhop::Temporal::kMostRecent; };
+  farhop::NeighborLoader loader = make(graph.seeds(ids, "", times), temporal);
+  for (farhop::Batch& batch : loader.epoch(0)) {
+    if (!torch::equal(batch.seedTimes(), torch::full({batch.numSeeds()}, 50, torch::kInt64))) giveUp("times of seeds");
+    const torch::Tensor tree = batch.tree();
+    if (!torch::equal(tree.index_select(0, batch.seedIndex()), torch::arange(batch.numSeeds()))) giveUp("trees of seeds");
+    const torch::Tensor edges = batch.block(0).edgeIndex();
+    if (!torch::equal(tree.index_select(0, edges[0]), tree.index_select(0, edges[1]))) giveUp("an edge between trees");
+  }
+  farhop::NeighborLoader plain = make(graph.seeds(ids), [](auto& o) { o.labor = farhop::Labor::kSequential; });
+  for (farhop::Batch& batch : plain.epoch(0)) {
+    expectError("no trees", ErrorCode::kFailedPrecondition, "disjoint", [&] { batch.tree(); });
+    expectError("no times", ErrorCode::kFailedPrecondition, "temporal", [&] { batch.seedTimes(); });
+  }
+  const auto refuses = [&](const char* what, ErrorCode code, const char* text, const farhop::Seeds& seeds, auto&& change) {
+    expectError(what, code, text, [&] { make(seeds, change); });
+  };
+  const farhop::Seeds untimed = graph.seeds(ids), timed = graph.seeds(ids, "", times);
+  refuses("no node times", ErrorCode::kNotFound, "it has times of: relations _N:_E:_N", untimed, temporal);
+  refuses("unused times", ErrorCode::kInvalidArgument, "look ahead", timed, [](auto&) {});
+  refuses("recent and weighted", ErrorCode::kInvalidArgument, "without weights", timed, [&](auto& o) { temporal(o), o.weight = "w"; });
+  refuses("recent and repeated", ErrorCode::kInvalidArgument, "without replacement", timed, [&](auto& o) { temporal(o), o.replace = true; });
+  refuses("recent and labor", ErrorCode::kInvalidArgument, "exclude each other", timed, [&](auto& o) { temporal(o), o.labor = farhop::Labor::kPoisson; });
+  refuses("labor and weighted", ErrorCode::kInvalidArgument, "without weights", untimed, [](auto& o) { o.labor = farhop::Labor::kPoisson, o.weight = "w"; });
+  refuses("dependency alone", ErrorCode::kInvalidArgument, "needs labor", untimed, [](auto& o) { o.layerDependency = true; });
+  refuses("no reverse", ErrorCode::kNotFound, "--add-reverse", untimed, [](auto& o) { o.direction = farhop::Direction::kOut; });
+  make(untimed, [](auto& o) { o.direction = farhop::Direction::kIn; });
+  expectError("times' length", ErrorCode::kInvalidArgument, "39 times for 40 seeds", [&] { graph.seeds(ids, "", times.slice(0, 1)); });
+  expectError("times' dtype", ErrorCode::kInvalidArgument, "int64", [&] { graph.seeds(ids, "", times.to(torch::kFloat32)); });
+}
+
 // Everything that belongs to a pull goes away while it is under way.
 void dropPullUnderWay(const farhop::Graph& graph) {
   for (int round = 0; round < 20; ++round) {
@@ -184,6 +316,45 @@ void dropPullUnderWay(const farhop::Graph& graph) {
       batch.feature("x").pullAsync();
       break;
     }
+  }
+}
+
+void checkLinkMisuse(const farhop::Graph& graph) {
+  using farhop::ErrorCode;
+  const farhop::EdgeSeeds train = graph.edgeSplit("train"), labelled = graph.edgeSplit("test");
+  const auto make = [&](const farhop::EdgeSeeds& seeds, auto&& spoil) {
+    farhop::LinkLoaderOptions options = linkOptions();
+    options.negatives = farhop::Negatives::kTriplet;
+    spoil(options);
+    farhop::LinkLoader loader(graph, seeds, options);
+  };
+  const auto ends = [](std::vector<int64_t> values) { return torch::tensor(values).view({-1, 2}); };
+  const auto refusesRatio = [&](double ratio, const std::string& text) {
+    expectError("ratio", ErrorCode::kInvalidArgument, text, [&] { make(train, [&](auto& o) { o.negativesPerEdge = ratio; }); });
+  };
+  refusesRatio(0, "must be above 0");
+  refusesRatio(-1, "must be above 0");
+  refusesRatio(std::nan(""), "must be above 0");
+  refusesRatio(0.5, "whole number");
+  refusesRatio(1e9, "too many");
+  expectError("ends", ErrorCode::kInvalidArgument, "kBoth", [&] { make(train, [](auto& o) { o.negativeEnds = farhop::NegativeEnds::kBoth; }); });
+  expectError("labels", ErrorCode::kInvalidArgument, "have labels", [&] { make(labelled, [](auto&) {}); });
+  expectError("reverse", ErrorCode::kNotFound, "nothing", [&] { make(train, [](auto& o) { o.reverseRelation = "nothing"; }); });
+  expectError("fanouts", ErrorCode::kInvalidArgument, "fanouts is empty", [&] { make(train, [](auto& o) { o.fanouts = {}; }); });
+  expectError("edge split", ErrorCode::kNotFound, "'train' of", [&] { graph.edgeSplit("trian"); });
+  expectError("edges of", ErrorCode::kNotFound, "nothing", [&] { graph.edges("nothing"); });
+  expectError("range", ErrorCode::kInvalidArgument, "of pair 1", [&] { graph.edgePairs(ends({0, 1, 2, 400})); });
+  expectError("negative id", ErrorCode::kInvalidArgument, "source -1", [&] { graph.edgePairs(ends({-1, 1})); });
+  expectError("shape", ErrorCode::kInvalidArgument, "[n, 2]", [&] { graph.edgePairs(ends({0, 1, 2, 3}).t().reshape({4})); });
+  expectError("dtype", ErrorCode::kInvalidArgument, "int64", [&] { graph.edgePairs(torch::zeros({3, 2})); });
+  expectError("label count", ErrorCode::kInvalidArgument, "shape [1]", [&] { graph.edgePairs(ends({0, 1}), "", torch::zeros({2})); });
+  expectError("no pairs", ErrorCode::kInvalidArgument, "no seeds", [&] { make(graph.edgePairs(torch::empty({0, 2}, torch::kInt64)), [](auto&) {}); });
+  farhop::LinkLoader loader(graph, train, linkOptions());
+  for (farhop::LinkBatch& batch : loader.epoch(0)) {
+    expectError("triplets of none", ErrorCode::kFailedPrecondition, "no triplets", [&] { batch.srcIndex(); });
+    expectError("positions", ErrorCode::kFailedPrecondition, "edgePairs", [&] { batch.seedPositions(); });
+    if (batch.edgeLabel().sum().item<float>() != 16) giveUp("labels without negatives");
+    break;
   }
 }
 
@@ -227,7 +398,11 @@ void checkMisuse(farhop::Runtime& runtime, const farhop::Graph& graph) {
   for ([[maybe_unused]] farhop::Batch& batch : loader.epoch(0)) ++batches;
   if (batches != loader.numBatches()) std::exit(10);
   checkResume(graph);
+  checkLimitedSampling(graph);
   checkExpandAll(graph);
+  farhop::testing::checkWalks(graph);
+  checkLabels(graph);
+  checkLinkMisuse(graph);
   dropPullUnderWay(graph);
   expectError("second graph", ErrorCode::kFailedPrecondition, "open already", [&] { runtime.openGraph(); });
   runtime.leave();
@@ -241,6 +416,7 @@ int run(const std::string& mode, const std::string& directory) {
   farhop::Runtime runtime = farhop::Runtime::start(farhop::RuntimeOptions::fromEnvironment());
   const farhop::Graph graph = runtime.openGraph();
   if (mode == "epoch") runEpoch(runtime, graph, directory);
+  if (mode == "links") runLinks(runtime, graph, directory);
   if (mode == "train") runTraining(runtime, graph, directory);
   if (mode == "loop" || mode == "throw") loopUntilStopped(runtime, graph, directory, mode == "throw");
   if (mode == "misuse") checkMisuse(runtime, graph);

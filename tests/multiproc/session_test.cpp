@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <thread>
 
@@ -241,10 +243,56 @@ TEST(Session, SaysWhatItWaitsFor_WhenAProcessNeverStarts) {
     return describeFailure(Session::start(job.contract(rank), options).status());
   });
   job.releasePorts();
-  for (const ChildResult& result : group.wait(kPatience)) {
-    EXPECT_THAT(result.text, HasSubstr("DEADLINE_EXCEEDED"));
-    EXPECT_THAT(result.text, ::testing::AnyOf(HasSubstr("process 1"), HasSubstr("group 1")));
+  const std::vector<ChildResult> results = group.wait(kPatience);
+  for (const ChildResult& result : results) EXPECT_THAT(result.text, HasSubstr("DEADLINE_EXCEEDED"));
+  // Its neighbour and its group miss the process itself.
+  for (size_t rank : {1, 2}) {
+    EXPECT_THAT(results[rank].text, ::testing::StartsWith("machine 1 process 1 |"));
+    EXPECT_THAT(results[rank].text, HasSubstr("kill-on-bad-exit"));
   }
+  EXPECT_THAT(results[0].text, HasSubstr("process 1"));
+}
+
+// As in a Slurm step, where nobody reserves the ports.
+TEST(Session, MeetsOnAnotherPort_WhenStrangersHaveTheFirst) {
+  SessionJob job(2, 2, "session-ports"), free(2, 2, "session-free");
+  free.releasePorts();
+  ProcessGroup group(4, [&](int rank) -> std::string {
+    LaunchContract contract = job.contract(rank);
+    contract.masterFd = -1;
+    contract.otherMasterPorts = {free.port()};
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::start(contract, quickOptions());
+    return describeFailure(session.ok() ? (*session)->leave(soon()) : session.status());
+  });
+  // The test itself is the stranger: silent on the first group's port, a web server on the second's.
+  std::atomic<bool> stop{false};
+  std::thread server([&] {
+    while (!stop) {
+      FileDescriptor client(::accept(job.listener(1), nullptr, nullptr));
+      const std::string answer = "HTTP/1.1 400 Bad Request\r\n\r\n";
+      if (client.valid()) (void)sendAll(client.get(), answer.data(), answer.size(), soon());
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  for (const ChildResult& result : group.wait(kPatience)) EXPECT_EQ(result.text, "OK");
+  stop = true;
+  server.join();
+}
+
+TEST(Session, NamesAllPorts_WhenStrangersHaveThemAll) {
+  SessionJob job(2, 1, "session-ports"), other(2, 1, "session-others");
+  ProcessGroup group(2, [&](int rank) -> std::string {
+    LaunchContract contract = job.contract(rank);
+    contract.masterFd = -1;
+    contract.otherMasterPorts = {other.port()};
+    SessionOptions options = quickOptions();
+    options.startTimeout = milliseconds(1'500);
+    return describeFailure(Session::start(contract, options).status());
+  });
+  const std::vector<ChildResult> results = group.wait(kPatience);
+  EXPECT_THAT(results[0].text, HasSubstr(absl::StrCat("the ports ", job.port(), ", ", other.port(), " of 127.0.0.1 are all in use")));
+  EXPECT_THAT(results[1].text, ::testing::AllOf(HasSubstr("DEADLINE_EXCEEDED"), HasSubstr(absl::StrCat(":", job.port(), ":")),
+                                                HasSubstr(absl::StrCat(":", other.port(), ":"))));
 }
 
 TEST(Session, TellsEveryoneWhy_WhenAProcessAbandonsIt) {

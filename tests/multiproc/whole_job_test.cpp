@@ -24,6 +24,8 @@ class WholeJob : public ::testing::Test {
     FixtureOptions fixture;
     fixture.nodes = 400;
     fixture.edges = 4000;
+    fixture.edgeSplits = true;
+    fixture.edgeTimes = true;
     writeFixtureStore(fixture, 4, directory_ / "store");
   }
 
@@ -88,6 +90,18 @@ TEST_F(WholeJob, GivesTheSameGlobalBatches_OnOneByFour_TwoByTwo_AndFourByOne) {
   std::map<std::string, std::string> reference;
   for (const auto& [machines, procs] : {std::pair{1, 4}, {2, 2}, {4, 1}}) {
     FarhopProcess job(command(machines, procs, "epoch"));
+    ASSERT_EQ(job.wait(90), 0) << job.err();
+    const auto found = batches(4);
+    EXPECT_GE(found.size(), 16u);
+    if (reference.empty()) reference = found;
+    EXPECT_EQ(found, reference) << machines << " x " << procs;
+  }
+}
+
+TEST_F(WholeJob, GivesTheSameGlobalBatchesOfSeedEdges_OnOneByFour_TwoByTwo_AndFourByOne) {
+  std::map<std::string, std::string> reference;
+  for (const auto& [machines, procs] : {std::pair{1, 4}, {2, 2}, {4, 1}}) {
+    FarhopProcess job(command(machines, procs, "links"));
     ASSERT_EQ(job.wait(90), 0) << job.err();
     const auto found = batches(4);
     EXPECT_GE(found.size(), 16u);

@@ -220,6 +220,50 @@ TEST(SameBatch, HoldsWithWeights) {
   expectSameEverywhere(fixture, 1, firstIds(50), 20, {{5, 3}, {2, -1}, {0, 4}}, {weighted, {}, replace});
 }
 
+// Reverse relations carry the weights of the forward edges. Rows are sorted by time here, which changes draws, but not
+// with the partitioning.
+TEST(SameBatch, HoldsWithWeightsOfReverseRelations_WhereRowsAreSortedByTime) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = fixture.addReverse = fixture.declaredWeights = fixture.edgeTimes = fixture.nodeTimes = true;
+  fixture.nodes = 100;
+  fixture.edges = 600;
+  const sampler::RelationKind forward{sampler::DrawKind::kWeighted, 0};
+  const sampler::RelationKind weighted{sampler::DrawKind::kWeighted, sampler::kStoredWeights};
+  const sampler::RelationKind replace{sampler::DrawKind::kWeightedWithReplacement, sampler::kStoredWeights};
+  const auto dataset = makeFixtureDataset(fixture);
+  uint64_t drawn = 0;
+  for (const auto& batch : expectSameEverywhere(fixture, 0, firstIds(40), 20, {{3, 2}, {2, 2}, {0, 4}, {3, -1}, {2, 3}, {2, 0}},
+                                                {forward, {}, forward, weighted, replace, weighted})) {
+    for (size_t r = 3; r < 6; ++r) {
+      const partition::Relation& relation = dataset.schema.relations[r - 3];
+      const auto& sampled = batch.relations[r];
+      for (size_t row = 0; row + 1 < sampled.indptr.size(); ++row) {
+        for (uint32_t i = sampled.indptr[row]; i < sampled.indptr[row + 1]; ++i, ++drawn) {
+          const uint64_t edge = sampled.edgeIds[i];
+          ASSERT_TRUE(r != 3 || edge != 0) << "edge 0 of relation 0 weighs nothing";
+          ASSERT_EQ(dataset.edges[r - 3].source[edge], batch.nodes[relation.source][row]);
+          ASSERT_EQ(dataset.edges[r - 3].destination[edge], batch.nodes[relation.destination][sampled.indices[i]]);
+        }
+      }
+    }
+  }
+  EXPECT_GT(drawn, 200u);
+}
+
+TEST(SameBatch, HoldsWithWeights_WhereEveryHopExpandsAllNodes) {
+  const sampler::RelationKind weighted{sampler::DrawKind::kWeighted}, replace{sampler::DrawKind::kWeightedWithReplacement};
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.nodes = 80;
+  fixture.edges = 800;
+  const auto dataset = makeFixtureDataset(fixture);
+  for (const auto& batch : expectSameEverywhere(fixture, 1, firstIds(20), 10, {{2, 3}, {4, 2}, {3, 3}},
+                                                {weighted, replace, weighted}, sampler::Expand::kAll)) {
+    ASSERT_EQ(batch.relations.size(), 6u);
+    for (size_t hop = 0; hop < 2; ++hop) expectEdgesOfGraph(hopOf(batch, hop, 3), dataset);
+  }
+}
+
 // Every hop draws for all nodes known before it, so hop h's CSR has all of their rows, full fanouts in each, and nodes
 // that are new are those that no hop before had found.
 TEST(SameBatch, HoldsWhereEveryHopExpandsAllNodes) {

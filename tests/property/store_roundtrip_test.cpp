@@ -43,6 +43,11 @@ class StoreRoundtrip : public ::testing::TestWithParam<Case> {
     options_.heterogeneous = GetParam().heterogeneous;
     options_.method = GetParam().method;
     options_.addReverse = true;
+    // Every combination of times with either seed.
+    options_.edgeTimes = GetParam().parts % 2 == 0 || GetParam().seed == 1;
+    options_.nodeTimes = GetParam().parts == 3 || GetParam().method == PartitionMethod::kMetis;
+    options_.declaredWeights = GetParam().seed == 1;
+    options_.edgeSplits = true;
     options_.nodes = 20 + 13 * GetParam().seed;
     options_.edges = 90 * GetParam().seed;
     dataset_ = makeFixtureDataset(options_);
@@ -110,19 +115,103 @@ TEST_P(StoreRoundtrip, KeepsEveryEdge_ForwardAndReverse) {
   }
 }
 
-TEST_P(StoreRoundtrip, SortsNeighborsByOriginalIdThenEdgeId) {
+TEST_P(StoreRoundtrip, SortsNeighborsByTimeThenOriginalIdThenEdgeId) {
   for (size_t r = 0; r < store_->schema().relations.size(); ++r) {
     const int source = store_->schema().relations[r].source;
+    const bool timed = store_->schema().hasTimes(static_cast<int>(r));
+    EXPECT_EQ(timed, options_.edgeTimes || options_.nodeTimes);
     for (const GraphShard& shard : shards_) {
       const RelationShard& csr = shard.relation(static_cast<int>(r));
+      const auto key = [&](uint64_t i) {
+        return std::tuple(timed ? csr.times[i] : 0, originalId(source, csr.neighbors32[i]), csr.edgeIds[i]);
+      };
       for (uint64_t row = 0; row < csr.rows(); ++row) {
-        for (uint64_t i = csr.indptr[row] + 1; i < csr.indptr[row + 1]; ++i) {
-          EXPECT_LT(std::pair(originalId(source, csr.neighbors32[i - 1]), csr.edgeIds[i - 1]),
-                    std::pair(originalId(source, csr.neighbors32[i]), csr.edgeIds[i]));
-        }
+        for (uint64_t i = csr.indptr[row] + 1; i < csr.indptr[row + 1]; ++i) EXPECT_LT(key(i - 1), key(i));
       }
     }
   }
+}
+
+TEST_P(StoreRoundtrip, SaysOfEveryEdgeFromWhenOnItIsVisible) {
+  for (int r = 0; r < static_cast<int>(store_->schema().relations.size()); ++r) {
+    const Relation& relation = store_->schema().relations[r];
+    const int forward = relation.reverseOf >= 0 ? relation.reverseOf : r;
+    for (const GraphShard& shard : shards_) {
+      const RelationShard& csr = shard.relation(r);
+      ASSERT_EQ(csr.times.size(), store_->schema().hasTimes(r) ? csr.edges() : 0);
+      for (uint64_t i = 0; i < csr.times.size(); ++i) {
+        ASSERT_EQ(csr.times[i], testing::fixtureVisibleTime(options_, forward, csr.edgeIds[i], relation.source,
+                                                            originalId(relation.source, csr.neighbors32[i])));
+      }
+    }
+  }
+}
+
+TEST_P(StoreRoundtrip, KeepsDeclaredWeights_AlsoOfReverseEdges) {
+  for (int r = 0; r < static_cast<int>(store_->schema().relations.size()); ++r) {
+    const int reverseOf = store_->schema().relations[r].reverseOf;
+    for (const GraphShard& shard : shards_) {
+      const RelationShard& csr = shard.relation(r);
+      ASSERT_EQ(csr.weights.size(), options_.declaredWeights ? csr.edges() : 0);
+      for (uint64_t i = 0; i < csr.weights.size(); ++i) {
+        ASSERT_EQ(csr.weights[i], testing::fixtureEdgeFeature(reverseOf >= 0 ? reverseOf : r, csr.edgeIds[i]));
+      }
+      // Not a second copy of what a feature file holds.
+      if (reverseOf < 0 && csr.weights.size() > 0) {
+        EXPECT_EQ(static_cast<const void*>(csr.weights.data()), shard.edgeFeature(r, "w")->data);
+      }
+    }
+  }
+}
+
+TEST_P(StoreRoundtrip, CountsDegreesByOriginalId) {
+  for (int r = 0; r < static_cast<int>(store_->schema().relations.size()); ++r) {
+    const Relation& relation = store_->schema().relations[r];
+    std::vector<uint32_t> in(store_->schema().nodeTypes[relation.destination].count, 0);
+    std::vector<uint32_t> out(store_->schema().nodeTypes[relation.source].count, 0);
+    for (const auto& [edge, source, destination] : storedEdges(r)) {
+      ++in[destination];
+      ++out[source];
+    }
+    const auto inDegrees = store_->inDegrees(r), outDegrees = store_->outDegrees(r);
+    ASSERT_TRUE(inDegrees.ok() && outDegrees.ok());
+    EXPECT_TRUE(std::equal(in.begin(), in.end(), inDegrees->begin(), inDegrees->end()));
+    EXPECT_TRUE(std::equal(out.begin(), out.end(), outDegrees->begin(), outDegrees->end()));
+  }
+}
+
+TEST_P(StoreRoundtrip, KeepsSeedEdges_InTheOrderOfTheDataSet) {
+  ASSERT_EQ(store_->edgeSplits().size(), dataset_.edgeSplits.size());
+  for (const EdgeSplitSeeds& split : dataset_.edgeSplits) {
+    const auto all = store_->edgeSplitOriginalIds(split.name, split.relation);
+    ASSERT_TRUE(all.ok()) << all.status();
+    ASSERT_EQ(all->size(), split.source.size());
+    const Relation& relation = store_->schema().relations[split.relation];
+    const bool labelled = split.labelSpec.has_value();
+    std::vector<uint64_t> next(shards_.size(), 0);
+    for (uint64_t i = 0; i < all->size(); ++i) {
+      ASSERT_EQ(all->source(i), split.source[i]);
+      ASSERT_EQ(all->destination(i), split.destination[i]);
+      // The next one of the partition that owns its destination.
+      const uint64_t gid = (*store_->gidsByOriginalId(relation.destination))[split.destination[i]];
+      const int k = store_->book().partitionOf(relation.destination, gid);
+      const EdgeSeeds own = shards_[k].edgeSplit(split.name, split.relation);
+      ASSERT_LT(next[k], own.size());
+      const uint64_t at = next[k]++;
+      EXPECT_EQ(own.destination(at), gid);
+      EXPECT_EQ(originalId(relation.source, own.source(at)), split.source[i]);
+      ASSERT_EQ(own.labels.data != nullptr, labelled);
+      ASSERT_EQ(all->labels.data != nullptr, labelled);
+      if (!labelled) continue;
+      const std::byte* expected = split.labels.data + i * split.labelSpec->rowBytes();
+      EXPECT_EQ(std::memcmp(own.labels.row(at), expected, split.labelSpec->rowBytes()), 0);
+      EXPECT_EQ(std::memcmp(all->labels.row(i), expected, split.labelSpec->rowBytes()), 0);
+    }
+    for (size_t k = 0; k < shards_.size(); ++k) {
+      EXPECT_EQ(next[k], shards_[k].edgeSplit(split.name, split.relation).size());
+    }
+  }
+  EXPECT_EQ(shards_[0].edgeSplit("val", 0).ends.data(), shards_[0].edgeSplit("validation", 0).ends.data());
 }
 
 TEST_P(StoreRoundtrip, KeepsNodeFeaturesBitForBit) {
@@ -191,6 +280,10 @@ TEST_P(StoreRoundtrip, MapsOriginalIdsToGidsAndBack) {
     auto gids = store_->gidsByOriginalId(static_cast<int>(t));
     ASSERT_TRUE(gids.ok()) << gids.status();
     ASSERT_EQ(gids->size(), dataset_.schema.nodeTypes[t].count);
+    const auto ids = store_->originalIdsByGid(static_cast<int>(t));
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    ASSERT_EQ(ids->size(), gids->size());
+    for (uint64_t gid = 0; gid < ids->size(); ++gid) EXPECT_EQ((*ids)[gid], originalId(static_cast<int>(t), gid));
     for (uint64_t id = 0; id < gids->size(); ++id)
       EXPECT_EQ(originalId(static_cast<int>(t), (*gids)[id]), id);
   }

@@ -174,6 +174,7 @@ TEST_F(DatasetReader, KeepsFloatingLabels_WithNanWhereAbsent) {
 TEST_F(DatasetReader, ReadsBackWhatTheFixtureWrites) {
   testing::FixtureOptions options;
   options.heterogeneous = true;
+  options.edgeSplits = true;
   const Dataset written = testing::makeFixtureDataset(options);
   testing::writeRawDataset(written, directory_ / "raw");
   const auto dataset = readDataset(directory_ / "raw/metadata.yaml");
@@ -190,6 +191,19 @@ TEST_F(DatasetReader, ReadsBackWhatTheFixtureWrites) {
   }
   ASSERT_EQ(dataset->splits.size(), written.splits.size());
   for (size_t s = 0; s < written.splits.size(); ++s) EXPECT_EQ(dataset->splits[s].ids, written.splits[s].ids);
+  ASSERT_EQ(dataset->edgeSplits.size(), written.edgeSplits.size());
+  for (size_t s = 0; s < written.edgeSplits.size(); ++s) {
+    const EdgeSplitSeeds &got = dataset->edgeSplits[s], &wanted = written.edgeSplits[s];
+    EXPECT_EQ(got.name, wanted.name);
+    ASSERT_EQ(got.source.size(), wanted.source.size());
+    ASSERT_EQ(got.labelSpec.has_value(), wanted.labelSpec.has_value());
+    for (uint64_t i = 0; i < wanted.source.size(); ++i) {
+      ASSERT_EQ(got.source[i], wanted.source[i]);
+      ASSERT_EQ(got.destination[i], wanted.destination[i]);
+    }
+    if (!wanted.labelSpec) continue;
+    EXPECT_EQ(std::memcmp(got.labels.data, wanted.labels.data, wanted.labels.rows * 8), 0);
+  }
   EXPECT_EQ(std::memcmp(dataset->nodeFeatures[1][0].data, written.nodeFeatures[1][0].data,
                         written.schema.nodeTypes[1].count * 16),
             0);
@@ -275,14 +289,79 @@ TEST_F(DatasetReader, RefusesSeedsAndLabelsThatDoNotFit) {
   expectError("train_labels.npy has 2 labels for 3 seeds");
   numbers<int32_t>("train.npy", {3, 3}, {2});
   expectError("train_labels.npy: node 3 has got another label before");
-  numbers<int32_t>("train.npy", {3, 3, 1, 2}, {2, 2});
-  expectError("seeds that are edges are not read");
+  numbers<int32_t>("train.npy", {3, 3, 1, 2, 0, 4}, {2, 3});
+  expectError("train.npy has shape (2, 3); seeds are nodes of one dimension, or edges of shape (n, 2)");
 }
 
 TEST_F(DatasetReader, SaysWhatADataSetIs_WhenThereIsNone) {
   const auto dataset = readDataset(directory_ / "nowhere");
   EXPECT_EQ(dataset.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(dataset.status().message()), HasSubstr("nowhere does not exist"));
+}
+
+TEST_F(DatasetReader, TakesPairsAsEdgesOfTheOnlyRelation_WithTheirLabels) {
+  numbers<int32_t>("train.npy", {3, 0, 1, 1, 4, 2}, {3, 2});
+  numbers<float>("train_labels.npy", {1, 0, 0.5F}, {3});
+  const auto dataset = read();
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_TRUE(dataset->splits.empty());
+  ASSERT_EQ(dataset->edgeSplits.size(), 1u);
+  const EdgeSplitSeeds& split = dataset->edgeSplits[0];
+  EXPECT_EQ(split.name, "train");
+  EXPECT_EQ(split.relation, 0);
+  ASSERT_EQ(split.source.size(), 3u);
+  EXPECT_EQ(split.source[0], 3u);
+  EXPECT_EQ(split.destination[0], 0u);
+  EXPECT_EQ(split.source[2], 4u);
+  EXPECT_EQ(split.destination[2], 2u);
+  ASSERT_TRUE(split.labelSpec.has_value());
+  EXPECT_EQ(split.labelSpec->dtype, DType::kFloat32);
+  EXPECT_EQ(reinterpret_cast<const float*>(split.labels.data)[2], 0.5F);
+  // Labels of edges are no node feature.
+  EXPECT_EQ(findFeature(dataset->schema.nodeTypes[0].features, "label"), nullptr);
+}
+
+TEST_F(DatasetReader, JoinsSetsOfTheSameEdges_InTheirOrder) {
+  const std::string set = "  - type: \"_N:_E:_N\"\n    data:\n    - {name: node_pairs, format: numpy, path: ";
+  change("- name: other\n  test_set:\n", "- name: other\n  test_set:\n" + set + "late.npy}\n" + set + "early.npy}\n");
+  numbers<int64_t>("late.npy", {4, 3, 2, 1}, {2, 2});
+  numbers<int64_t>("early.npy", {0, 1}, {1, 2});
+  const auto dataset = read("other");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ASSERT_EQ(dataset->edgeSplits.size(), 1u);
+  EXPECT_EQ(dataset->splits.size(), 1u) << "the node seeds of the task are there too";
+  const EdgeSplitSeeds& split = dataset->edgeSplits[0];
+  ASSERT_EQ(split.source.size(), 3u);
+  EXPECT_EQ(split.source[0], 4u);
+  EXPECT_EQ(split.destination[1], 1u);
+  EXPECT_EQ(split.destination[2], 1u);
+  EXPECT_FALSE(split.labelSpec.has_value());
+}
+
+TEST_F(DatasetReader, RefusesSeedEdgesThatAreNone_NamingFileAndRow) {
+  numbers<float>("train_labels.npy", {1, 0}, {2});
+  numbers<int32_t>("train.npy", {3, 0, 5, 1}, {2, 2});
+  expectError("train.npy: the source of seed 1 is 5, but type '_N' has 5 nodes");
+  numbers<int32_t>("train.npy", {3, -2, 4, 1}, {2, 2});
+  expectError("train.npy: the destination of seed 0 is -2, but type '_N' has 5 nodes");
+  numbers<int32_t>("train.npy", {3, 0, 1, 1, 2, 2}, {3, 2});
+  expectError("train_labels.npy has 2 labels for 3 seeds");
+  numbers<float>("train.npy", {3, 0}, {1, 2});
+  expectError("train.npy holds float32; node ids must be integers");
+}
+
+TEST_F(DatasetReader, RefusesSeedsThatAreNotWhatTheirTypeSays) {
+  change("  - data:\n    - name: seeds\n      format: numpy\n      path: train.npy\n",
+         "  - type: \"_N:_E:_N\"\n    data:\n    - name: seeds\n      format: numpy\n      path: train.npy\n");
+  expectError("train.npy is of one dimension; seeds of '_N:_E:_N' are edges, of shape (n, 2)");
+  change("  - data:\n    - name: seeds\n      format: numpy\n      path: train.npy\n",
+         "  - type: _N\n    data:\n    - name: seeds\n      format: numpy\n      path: train.npy\n");
+  numbers<int32_t>("train.npy", {3, 0, 1, 1}, {2, 2});
+  expectError("train.npy holds pairs of nodes, so 'type' must be a relation (source:relation:destination), not the node "
+              "type '_N'");
+  change("  - data:\n    - name: seeds\n      format: numpy\n      path: train.npy\n",
+         "  - type: \"_N:nothing:_N\"\n    data:\n    - name: seeds\n      format: numpy\n      path: train.npy\n");
+  expectError("no relation '_N:nothing:_N'; there are: _N:_E:_N");
 }
 
 }  // namespace

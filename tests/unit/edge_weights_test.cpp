@@ -105,11 +105,41 @@ TEST(WeightIndex, SaysWhatTheStoreHas) {
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
   EXPECT_NE(unknown.message().find("it has: w"), std::string::npos) << unknown;
   const absl::Status reverse = weightIndex(*graph, 1, "w").status();
-  EXPECT_NE(reverse.message().find("forward relation only"), std::string::npos) << reverse;
+  EXPECT_NE(reverse.message().find("farhop partition --weights"), std::string::npos) << reverse;
   const auto bits = graphWith(std::vector<uint8_t>(300, 1), DType::kBool, directory / "bool");
   const absl::Status unsuited = weightIndex(*bits, 0, "w").status();
   EXPECT_EQ(unsuited.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(unsuited.message().find("holds 1 x bool"), std::string::npos) << unsuited;
+}
+
+TEST(WeightIndex, FindsDeclaredWeights_OfReverseRelationsAndOfOtherTypesThanFloat32) {
+  farhop::testing::TemporaryDirectory directory;
+  farhop::testing::FixtureOptions fixture;
+  fixture.addReverse = fixture.declaredWeights = true;
+  const auto open = [](const std::string& store) { return *PartitionedGraph::open(*partition::GraphStore::open(store), 0, 1); };
+  const auto graph = open(farhop::testing::writeFixtureStore(fixture, 1, directory / "floats"));
+  EXPECT_EQ(*weightIndex(*graph, 0, "w"), 0u) << "a float32 feature is stored once";
+  EXPECT_EQ(*weightIndex(*graph, 1, "w"), kStoredWeights);
+  EXPECT_NE(weightIndex(*graph, 1, "x").status().message().find("it has: w"), std::string::npos);
+  EXPECT_FALSE(graph->checkWeight(0, kStoredWeights).ok()) << "as a peer could ask";
+  const auto forward = graph->edgeWeights(0, 0), reverse = graph->edgeWeights(1, kStoredWeights);
+  ASSERT_TRUE(forward.ok() && reverse.ok()) << reverse.status();
+  const auto& ids = graph->shard(0)->relation(1).edgeIds;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ASSERT_EQ((**reverse)[0]->view().weights[i], farhop::testing::fixtureEdgeFeature(0, ids[i]));
+  }
+
+  partition::Dataset dataset = farhop::testing::makeFixtureDataset({});
+  auto counts = std::make_shared<const std::vector<uint16_t>>(400, uint16_t{3});
+  dataset.schema.relations[0].features[0].dtype = DType::kUInt16;
+  dataset.schema.relations[0].weightFeature = "w";
+  dataset.edgeFeatures[0][0] = {reinterpret_cast<const std::byte*>(counts->data()), 400, counts, "test"};
+  partition::StoreWriterOptions writer;
+  writer.directory = directory / "counts";
+  ASSERT_TRUE(partition::writeStore(dataset, *partition::assignPartitions(dataset, {}), writer).ok());
+  const auto counted = open(writer.directory);
+  EXPECT_EQ(*weightIndex(*counted, 0, "w"), kStoredWeights);
+  EXPECT_EQ((**counted->edgeWeights(0, kStoredWeights))[0]->view().weights[7], 3.0F);
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "runtime/failure_monitor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <thread>
+
+#include "runtime/launcher_watch.h"
 
 namespace farhop::runtime {
 namespace {
@@ -76,6 +80,103 @@ TEST(FailureMonitor, RecordsNothing_OnceItIsToIgnore) {
   monitor.ignoreFurther();
   EXPECT_FALSE(monitor.record(absl::UnavailableError("lost")));
   EXPECT_TRUE(monitor.status().ok());
+}
+
+TEST(JobNews, SurvivesItsEncoding) {
+  const auto news = decodeJobNews(encodeJobNews({{3, 1, "10.0.0.7 pid 12"}, false, "signal 9 (SIGKILL)"}));
+  ASSERT_TRUE(news.has_value());
+  EXPECT_EQ(describePeer(news->process), "machine 3 process 1 (10.0.0.7 pid 12)");
+  EXPECT_FALSE(news->clean);
+  EXPECT_EQ(news->how, "signal 9 (SIGKILL)");
+}
+
+TEST(JobNews, StaysOneMessageOfBoundedSize_WhateverItsTexts) {
+  const std::string message = encodeJobNews({{0, 0, std::string(5'000, 'a')}, true, "a\tb\nc" + std::string(5'000, 'b')});
+  EXPECT_LE(message.size(), kMaxJobNewsBytes);
+  const auto news = decodeJobNews(message);
+  ASSERT_TRUE(news.has_value());
+  EXPECT_TRUE(news->clean);
+  EXPECT_EQ(news->how.substr(0, 5), "a b c");
+}
+
+TEST(JobNews, IsNothing_WhenItDoesNotParse) {
+  for (const std::string text : {"", "ended", "ended\t1\t0\tx\tclean", "ended\tone\t0\tx\tclean\thow", "ended\t1\t0\tx\tgone\thow",
+                                 "begun\t1\t0\tx\tclean\thow", "ended\t99999999999\t0\tx\tclean\thow"}) {
+    EXPECT_FALSE(decodeJobNews(text).has_value()) << text;
+  }
+  EXPECT_FALSE(decodeJobNews("ended\t1\t0\tx\tclean\t" + std::string(2'000, 'x')).has_value());
+}
+
+class LauncherWatchTest : public ::testing::Test {
+ protected:
+  LauncherWatchTest() {
+    int fds[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+    launcher_ = FileDescriptor(fds[0]);
+    inherited_ = FileDescriptor(fds[1]);
+    contract_.numMachines = 2;
+    contract_.launcherFd = inherited_.get();
+  }
+  void tell(const std::string& message) { EXPECT_GT(::send(launcher_.get(), message.data(), message.size(), 0), 0); }
+  void tell(const ProcessEnded& news) { tell(encodeJobNews(news)); }
+  std::string failure(milliseconds timeout) {
+    (void)monitor_.waitFor(Deadline::after(timeout));
+    return std::string(monitor_.status().message());
+  }
+
+  FileDescriptor launcher_, inherited_;
+  LaunchContract contract_;
+  FailureMonitor monitor_;
+};
+
+TEST_F(LauncherWatchTest, RecordsADeathThatWasToldBeforeItListened) {
+  tell("something else");
+  tell({{1, 0, "127.0.0.1 pid 5"}, false, "signal 9 (SIGKILL)"});
+  auto watch = LauncherWatch::open(contract_, &monitor_);
+  ASSERT_TRUE(watch.ok());
+  EXPECT_THAT(failure(milliseconds(10'000)),
+              ::testing::StartsWith("lost machine 1 process 0 (127.0.0.1 pid 5): it ended with signal 9 (SIGKILL)"));
+}
+
+TEST_F(LauncherWatchTest, TakesAnEndInOrderForALoss_OnlyUntilAllAreReady) {
+  auto watch = LauncherWatch::open(contract_, &monitor_);
+  ASSERT_TRUE(watch.ok());
+  tell({{0, 0, "here"}, false, "signal 9 (SIGKILL)"});  // this process itself
+  (*watch)->noteAllReady();
+  tell({{1, 0, "there"}, true, "exit code 0"});
+  EXPECT_EQ(failure(milliseconds(300)), "");
+  tell({{1, 0, "there"}, false, "exit code 3"});
+  EXPECT_THAT(failure(milliseconds(10'000)), ::testing::HasSubstr("exit code 3"));
+  FailureMonitor early;
+  auto other = LauncherWatch::open(contract_, &early);
+  ASSERT_TRUE(other.ok());
+  watch->reset();
+  tell({{1, 0, "there"}, true, "exit code 0"});
+  EXPECT_TRUE(early.waitFor(Deadline::after(milliseconds(10'000))));
+  EXPECT_THAT(std::string(early.status().message()), ::testing::HasSubstr("before the job was ready"));
+}
+
+TEST_F(LauncherWatchTest, LetsThoseSpeakFirstWhoSawItThemselves) {
+  auto watch = LauncherWatch::open(contract_, &monitor_);
+  ASSERT_TRUE(watch.ok());
+  tell({{1, 0, "there"}, false, "signal 9 (SIGKILL)"});
+  monitor_.record(absl::UnavailableError("seen on the wire"));
+  watch->reset();
+  EXPECT_EQ(failure(milliseconds(0)), "seen on the wire");
+}
+
+TEST_F(LauncherWatchTest, EndsWithItsLauncher_AndGoesWithoutOneWhereTheSocketIsLost) {
+  auto watch = LauncherWatch::open(contract_, &monitor_);
+  ASSERT_TRUE(watch.ok());
+  launcher_.reset();
+  watch->reset();
+  EXPECT_FALSE(monitor_.failed());
+  for (const int fd : {0, 999}) {
+    contract_.launcherFd = fd;
+    const auto none = LauncherWatch::open(contract_, &monitor_);
+    ASSERT_TRUE(none.ok());
+    EXPECT_EQ(*none, nullptr);
+  }
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ TEST(LaunchContract, WritesWhatItReads) {
   ASSERT_TRUE(contract.ok());
   contract->machine = 0;
   contract->masterFd = 7;
+  contract->launcherFd = 8;
   const Variables written = launchEnvironment(*contract);
   const auto again = read(written);
   ASSERT_TRUE(again.ok()) << again.status();
@@ -79,6 +80,7 @@ TEST(LaunchContract, WritesWhatItReads) {
   EXPECT_EQ(written.at("MASTER_ADDR"), "node1");
   EXPECT_EQ(written.at("MASTER_PORT"), "29503");  // after the groups' own ports
   EXPECT_EQ(written.at("FARHOP_MASTER_FD"), "7");
+  EXPECT_EQ(written.at("FARHOP_LAUNCHER_FD"), "8");
 }
 
 TEST(LaunchContract, IgnoresTorchAndSlurm_WhenTheSetIsComplete) {
@@ -129,6 +131,7 @@ TEST(LaunchContract, NamesTheVariable_WhenTheSetContradictsItself) {
            Case{"FARHOP_START", "later", "FARHOP_START: start mode 'later'"},
            Case{"FARHOP_MASTER_FD", "5", "FARHOP_MASTER_FD is set, but FARHOP_MACHINE is 1"},
            Case{"FARHOP_MASTER_FD", "five", "FARHOP_MASTER_FD is 'five'"},
+           Case{"FARHOP_LAUNCHER_FD", "-1", "FARHOP_LAUNCHER_FD is '-1'"},
        }) {
     EXPECT_THAT(messageOf(changed(completeSet(), c.name, c.value)), HasSubstr(c.message))
         << c.name << "=" << c.value;

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <random>
 
+#include "sampler/edge_lookup.h"
 #include "sampler/neighbor_service.h"
 #include "tests/fixture_graphs.h"
 #include "tests/temporary_directory.h"
@@ -93,6 +95,27 @@ TEST_F(NeighborWire, RefusesARequestOrReplyOfAnyOtherLength) {
   EXPECT_FALSE(sliceNeighborReply(request, std::vector<rpc::Bytes>(), *graph_).ok());
 }
 
+TEST_F(NeighborWire, CarriesWhatLimitsEachRow) {
+  NeighborRequest request = validRequest();
+  request.times = {1, -2, 3, std::numeric_limits<int64_t>::min(), 5, 6, 7};
+  request.occurrences = {7, 6, 5, 4, 3, 2, 1};
+  request.excluded = {{0, 1, 10}, {0, 1, 11}, {0, 3, 12}, {1, 0, 13}, {2, 5, 14}, {2, 6, 15}};
+  auto decoded = decodeNeighborRequest(received(encodeNeighborRequest(request)), *graph_);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->times, request.times);
+  EXPECT_EQ(decoded->occurrences, request.occurrences);
+  const DrawRows first = decoded->rowsOf(0, 0, 4), last = decoded->rowsOf(2, 4, 3);
+  EXPECT_EQ(std::vector(first.rows.begin(), first.rows.end()), (std::vector<uint32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(std::vector(first.occurrences.begin(), first.occurrences.end()), (std::vector<uint32_t>{7, 6, 5, 4}));
+  EXPECT_EQ(std::vector(last.times.begin(), last.times.end()), (std::vector<int64_t>{5, 6, 7}));
+  ASSERT_EQ(first.excluded.size(), 3U);
+  EXPECT_EQ(first.excluded.back().source, 12U);
+  ASSERT_EQ(last.excluded.size(), 2U);
+  EXPECT_EQ(last.excluded.front().source, 14U);
+  EXPECT_EQ(last.excluded.front().row - last.firstRow, 1U);
+  EXPECT_TRUE(decoded->rowsOf(1, 4, 3).excluded.empty());
+}
+
 // Most messages: nothing in 64 bits, so that one array is all that travels.
 TEST_F(NeighborWire, RepliesWithOneArray_WhenNeitherEdgeIdsNorWideIdsAreAsked) {
   NeighborRequest request = validRequest();
@@ -120,6 +143,10 @@ TEST_F(NeighborWire, RefusesWhatDoesNotFitTheGraph) {
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.runs[0].count = 100; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.runs[0].count = 3; }).ok());
   EXPECT_FALSE(refused([](NeighborRequest& r) { r.rows[0] = 1'000'000; }).ok());
+  EXPECT_FALSE(refused([](NeighborRequest& r) { r.excluded = {{3, 0, 1}}; }).ok());
+  EXPECT_FALSE(refused([](NeighborRequest& r) { r.excluded = {{0, 7, 1}}; }).ok());
+  EXPECT_FALSE(refused([](NeighborRequest& r) { r.excluded = {{1, 0, 1}, {0, 6, 1}}; }).ok());
+  EXPECT_FALSE(refused([](NeighborRequest& r) { r.times = {1, 2, 3}; }).ok());
   const absl::Status foreign = refused([](NeighborRequest& r) { r.runs[0].partition = 1; });
   EXPECT_EQ(foreign.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(foreign.message().find("not served by machine 0"), std::string::npos);
@@ -138,10 +165,58 @@ TEST_F(NeighborWire, RefusesMoreDrawsWithReplacementThanABlockHolds) {
   EXPECT_FALSE(decodeNeighborRequest(received(encodeNeighborRequest(request)), *graph_).ok());
 }
 
+// Every pair of nodes of partition 0, against the relation itself.
+TEST_F(NeighborWire, AnswersWhichPairsAreEdges) {
+  const auto& edges = graph_->shard(0)->relation(1);  // user:likes:item
+  EdgeLookupRequest request{1, {}, {}, {}};
+  std::vector<uint8_t> expected;
+  for (uint32_t row = 0; row < edges.rows(); ++row) {
+    for (uint64_t source = 0; source < 60; ++source) {
+      const auto* from = edges.neighbors32.data() + edges.indptr[row];
+      const auto* to = edges.neighbors32.data() + edges.indptr[row + 1];
+      expected.push_back(std::find(from, to, source) != to ? 1 : 0);
+      request.sources.push_back(source);
+      request.rows.push_back(row);
+    }
+  }
+  request.sources.push_back(uint64_t{1} << 40);  // no node
+  request.rows.push_back(0);
+  expected.push_back(0);
+  const uint32_t count = static_cast<uint32_t>(request.rows.size());
+  request.runs = {{0, count - 7}, {0, 7}};
+  auto decoded = decodeEdgeLookup(received(encodeEdgeLookup(request)), *graph_);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(serveEdgeLookup(*decoded, *graph_), expected);
+  EXPECT_GT(std::count(expected.begin(), expected.end(), 1), 20);
+}
+
+TEST_F(NeighborWire, RefusesALookupThatDoesNotFitTheGraph) {
+  const auto refused = [&](auto&& spoil) {
+    EdgeLookupRequest request{1, {{0, 3}}, {4, 5, 6}, {0, 1, 2}};
+    spoil(request);
+    return decodeEdgeLookup(received(encodeEdgeLookup(request)), *graph_).status();
+  };
+  EXPECT_TRUE(refused([](EdgeLookupRequest&) {}).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.relation = 3; }).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.runs[0].partition = 2; }).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.runs[0].count = 2; }).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.runs[0].count = 4; }).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.runs.push_back({0, 0xFFFFFFFF}); }).ok());
+  EXPECT_FALSE(refused([](EdgeLookupRequest& r) { r.rows[1] = 10'000; }).ok());
+  EXPECT_EQ(refused([](EdgeLookupRequest& r) { r.runs[0].partition = 1; }).code(), absl::StatusCode::kFailedPrecondition);
+  const auto whole = encodeEdgeLookup({1, {{0, 3}}, {4, 5, 6}, {0, 1, 2}});
+  for (size_t bytes = 0; bytes < whole[0].bytes; ++bytes) {
+    rpc::OutArray cut = whole[0];
+    cut.bytes = bytes;
+    EXPECT_FALSE(decodeEdgeLookup(received({cut}), *graph_).ok()) << bytes << " bytes";
+  }
+}
+
 // Random damage to requests and replies: an answer, never a crash or a read out of bounds (ASan runs this).
 TEST_F(NeighborWire, AnswersAnyDamage) {
   std::mt19937 random(99);
-  const auto request = validRequest();
+  auto request = validRequest();
+  request.excluded = {{0, 1, 10}, {0, 1, 11}, {0, 3, 12}, {1, 4, 13}, {2, 5, 14}, {2, 6, 15}};
   const auto sent = encodeNeighborRequest(request);
   const auto reply = *serveNeighbors(request, *graph_);
   const auto damage = [&](std::vector<rpc::Bytes> arrays) {

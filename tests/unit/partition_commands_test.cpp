@@ -136,5 +136,36 @@ TEST(TextTable, FormatsNumbersForPeople) {
   EXPECT_EQ(formatTable({{"a", "bb"}, {"ccc", "1"}}), "a    bb\nccc   1\n");
 }
 
+TEST_F(Commands, DeclareTimesAndWeights_AndShowThem) {
+  testing::FixtureOptions options;
+  options.heterogeneous = true;
+  options.edgeTimes = options.nodeTimes = options.edgeSplits = true;
+  testing::writeRawDataset(testing::makeFixtureDataset(options), raw_);
+  Outcome outcome = farhop({"partition", raw_, "--out", store_, "--parts", "2", "--method", "random", "--add-reverse",
+                            "--times", "t", "--node-times", "nt", "--weights", "w"});
+  ASSERT_EQ(outcome.exitCode, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("item:rev_likes:user: the later of t and nt of item"));
+  EXPECT_THAT(outcome.out, HasSubstr("user:follows:user: w, 1 of 400 edges have weight 0"));
+  outcome = farhop({"inspect", store_, "--verify"});
+  EXPECT_EQ(outcome.exitCode, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("the store is sound"));
+  const auto inspected = nlohmann::json::parse(farhop({"inspect", store_, "--json"}).out);
+  EXPECT_EQ(inspected["relations"][4]["name"], "item:rev_likes:user");
+  EXPECT_EQ(inspected["relations"][4]["weights"], "w");
+  EXPECT_EQ(inspected["edge_splits"][0]["relation"], "user:follows:user");
+  EXPECT_EQ(inspected["edge_splits"][0]["seeds"], 81);
+  EXPECT_EQ(inspected["edge_splits"][1]["labels"], true);
+}
+
+TEST_F(Commands, RefuseTimesAndWeightsThatNothingHas_BeforeAnyWork) {
+  Outcome outcome = farhop({"partition", raw_, "--out", store_, "--parts", "2", "--times", "when"});
+  EXPECT_EQ(outcome.exitCode, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("no relation has a time feature 'when'; there are: 'w' of user:follows:user"));
+  EXPECT_EQ(outcome.err.find("assigning"), std::string::npos);
+  outcome = farhop({"partition", raw_, "--out", store_, "--parts", "2", "--times", "w"});
+  EXPECT_THAT(outcome.err, HasSubstr("feature 'w' holds float32; times must be integers"));
+  EXPECT_FALSE(std::filesystem::exists(store_));
+}
+
 }  // namespace
 }  // namespace farhop::launcher

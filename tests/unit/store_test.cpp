@@ -32,7 +32,7 @@ class Store : public ::testing::Test {
     master_ = {"127.0.0.1", server_->port()};
   }
   std::unique_ptr<StoreClient> client(int machine) {
-    auto connected = StoreClient::connect(master_, "job", "secret", {machine, 0, ""}, soon());
+    auto connected = StoreClient::connect({master_, "job", "secret", {machine, 0, ""}}, soon());
     EXPECT_TRUE(connected.ok()) << connected.status();
     return connected.ok() ? *std::move(connected) : nullptr;
   }
@@ -102,14 +102,14 @@ TEST_F(Store, AddsAtomically) {
 
 TEST_F(Store, RefusesAWrongTokenOrJob) {
   start();
-  auto token = StoreClient::connect(master_, "job", "guess", {1, 0, ""}, soon());
+  auto token = StoreClient::connect({master_, "job", "guess", {1, 0, ""}}, soon());
   EXPECT_EQ(token.status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(token.status().message()), HasSubstr("token"));
   EXPECT_EQ(std::string(token.status().message()).find("secret"), std::string::npos);
-  auto job = StoreClient::connect(master_, "other", "secret", {1, 0, ""}, soon());
+  auto job = StoreClient::connect({master_, "other", "secret", {1, 0, ""}}, soon());
   EXPECT_EQ(job.status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(job.status().message()), HasSubstr("job 'other'"));
-  auto group = StoreClient::connect(master_, "job", "secret", {1, 3, ""}, soon());
+  auto group = StoreClient::connect({master_, "job", "secret", {1, 3, ""}}, soon());
   EXPECT_EQ(group.status().code(), absl::StatusCode::kFailedPrecondition);
   auto good = client(0);
   EXPECT_TRUE(good->set("k", "v", soon()).ok());
@@ -118,7 +118,7 @@ TEST_F(Store, RefusesAWrongTokenOrJob) {
 TEST_F(Store, SaysInTheLogWhomItRefusedAndWhy_AtOnce) {
   start();
   farhop::testing::CapturedLog log;
-  EXPECT_FALSE(StoreClient::connect(master_, "job", "guess", {1, 0, ""}, soon()).ok());
+  EXPECT_FALSE(StoreClient::connect({master_, "job", "guess", {1, 0, ""}}, soon()).ok());
   EXPECT_THAT(log.text(), ::testing::MatchesRegex(
       "WARNING .*the rendezvous store of group 0 refused 127\\.0\\.0\\.1:[0-9]+, which says it is machine 1 process 0: "
       "this process's token is not that of job 'job'\n"));
@@ -128,7 +128,7 @@ TEST_F(Store, BoundsWhatStrangersCanMakeItLog) {
   start();
   farhop::testing::CapturedLog log;
   const std::string job = "a\nforged line\x1b[31m" + std::string(2'000, 'x');
-  for (int i = 0; i < 60; ++i) EXPECT_FALSE(StoreClient::connect(master_, job, "guess", {1, 0, ""}, soon()).ok());
+  for (int i = 0; i < 60; ++i) EXPECT_FALSE(StoreClient::connect({master_, job, "guess", {1, 0, ""}}, soon()).ok());
   EXPECT_GE(log.lines(), 10u);
   EXPECT_LE(log.lines(), 20u);
   EXPECT_LE(log.text().size(), 20u * 500);
@@ -150,7 +150,7 @@ TEST_F(Store, IsGivenUpByName_WhenItWasReachedAndIsGoneThen) {
     ::poll(&entry, 1, 10'000);
     listener.reset();
   });
-  const absl::Status status = StoreClient::connect(master, "job", "secret", {1, 0, ""}, soon()).status();
+  const absl::Status status = StoreClient::connect({master, "job", "secret", {1, 0, ""}}, soon()).status();
   end.join();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("machine 0 process 0 (", master.text(), ")")));
@@ -282,13 +282,13 @@ TEST(StoreClient, RetriesUntilTheMasterIsUp) {
     options.jobId = "j";
     server = *StoreServer::start(*std::move(listener), options);
   });
-  auto client = StoreClient::connect({"127.0.0.1", port}, "j", "", {0, 0, ""}, soon());
+  auto client = StoreClient::connect({{"127.0.0.1", port}, "j", "", {0, 0, ""}}, soon());
   late.join();
   EXPECT_TRUE(client.ok()) << client.status();
 }
 
 TEST(StoreClient, SaysThatTheHostDoesNotResolve) {
-  auto client = StoreClient::connect({"no-such-host.invalid", 1}, "j", "", {0, 0, ""}, soon());
+  auto client = StoreClient::connect({{"no-such-host.invalid", 1}, "j", "", {0, 0, ""}}, soon());
   EXPECT_EQ(client.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("no-such-host.invalid"));
 }
@@ -302,7 +302,7 @@ TEST(StoreClient, SaysThatSomethingElseListens) {
     FileDescriptor accepted(fd);
     static_cast<void>(sendAll(fd, "SSH-2.0-OpenSSH_9.2\r\n", 21, soon()));
   });
-  auto client = StoreClient::connect({"127.0.0.1", *boundPort(listener->get())}, "j", "", {0, 0, ""}, soon());
+  auto client = StoreClient::connect({{"127.0.0.1", *boundPort(listener->get())}, "j", "", {0, 0, ""}}, soon());
   other.join();
   EXPECT_EQ(client.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("not a Farhop rendezvous store"));
@@ -311,7 +311,7 @@ TEST(StoreClient, SaysThatSomethingElseListens) {
 TEST(StoreClient, GivesUpAtTheDeadline_WhenNobodyAnswers) {
   auto listener = listenTcp({"127.0.0.1", 0}, 4);
   const auto begin = Clock::now();
-  auto client = StoreClient::connect({"127.0.0.1", *boundPort(listener->get())}, "j", "", {0, 0, ""}, soon(100));
+  auto client = StoreClient::connect({{"127.0.0.1", *boundPort(listener->get())}, "j", "", {0, 0, ""}}, soon(100));
   EXPECT_EQ(client.status().code(), absl::StatusCode::kDeadlineExceeded) << client.status();
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(3));
 }

@@ -29,7 +29,7 @@ class FeatureFuture {
   std::shared_ptr<FeatureState> state_;
 };
 
-// The rows of one feature for the nodes of a batch; dtype and shape are known, the rows travel when pulled.
+// The rows of one feature for the nodes or edges of a batch; dtype and shape are known, the rows travel when pulled.
 // Cheap to copy; copies share the pulled tensor. Thread-safe. Outlives its loader; after the runtime has
 // left, pulling throws Error(kFailedPrecondition).
 class FeatureHandle {
@@ -37,7 +37,7 @@ class FeatureHandle {
   explicit FeatureHandle(std::shared_ptr<FeatureState> state) : state_(std::move(state)) {}
 
   const std::string& name() const;
-  // [rows, ...]; rows in the batch's node order (or seed order for seedFeature).
+  // [rows, ...]; rows in the batch's node order (or seed order for seedFeature, edge order for edgeFeature).
   std::vector<int64_t> shape() const;
   torch::ScalarType dtype() const;
 
@@ -52,7 +52,6 @@ class FeatureHandle {
   void pullInto(torch::Tensor destination) const;
 
  private:
-  friend class Batch;
   std::shared_ptr<FeatureState> state_;
 };
 
@@ -75,6 +74,11 @@ class Block {
   torch::Tensor edgeIndex(const std::string& relation = "") const;
   // int64 [numEdges]: original edge ids, for loaders made with edgeIds = true; borrowed. Error otherwise.
   torch::Tensor edgeIds(const std::string& relation = "") const;
+  // int32 [numEdges]: how often random walks from the destination came by the source, for loaders of importance
+  // neighbours; borrowed. Error otherwise.
+  torch::Tensor visits() const;
+  // A feature of the block's edges, rows in the order of indices(); as Batch::edgeFeature().
+  FeatureHandle edgeFeature(const std::string& name, const std::string& relation = "") const;
 
  private:
   std::shared_ptr<BatchCore> batch_;
@@ -95,11 +99,23 @@ class Batch {
   int64_t numSeeds() const;
   // int64 [numSeeds]: number of each seed's node; repeats share one.
   torch::Tensor seedIndex() const;
+  // With disjoint seeds, else Error(kFailedPrecondition): int64 [numNodes], the position of the seed whose tree each node
+  // of a type belongs to.
+  torch::Tensor tree(const std::string& nodeType = "") const;
+  // With temporal sampling, likewise: int64 [numSeeds], the time of each seed.
+  torch::Tensor seedTimes() const;
   int64_t numNodes(const std::string& nodeType = "") const;
   int64_t numEdges() const;        // over all relations
   int64_t numRemoteEdges() const;  // of these, drawn by other machines
 
-  // Layers; block(0) is the input layer, block(numBlocks() - 1) ends in the seeds' nodes.
+  // Of a RandomWalkLoader's batches; Error otherwise. walks(): int64 [walks, length + 1], numbers of nodes, of the type
+  // that the metapath has at that step, the seed's first; -1 once a walk has ended. Walk w is number w % walksPerSeed of
+  // seed w / walksPerSeed. restarted(): bool [walks, length], true where a step began at the seed after a return to it.
+  // Borrowed (kept alive by the tensors).
+  torch::Tensor walks() const;
+  torch::Tensor restarted() const;
+
+  // Layers, none of batches of walks; block(0) is the input layer, block(numBlocks() - 1) ends in the seeds' nodes.
   int numBlocks() const;
   Block block(int layer) const;
 
@@ -108,10 +124,17 @@ class Batch {
   FeatureHandle feature(const std::string& name, const std::string& nodeType = "") const;
   // A feature of the seeds, rows in seed order, repeats included.
   FeatureHandle seedFeature(const std::string& name) const;
+  // A feature of the sampled edges of a relation: rows in the order of block(0).indices(); with Expand::kAll, hop after
+  // hop, those of the last block first. "edge_id" (int64, original edge ids) is one of them; of a reverse relation: those
+  // of the forward edges. Nothing of it travels before it is pulled: the owners draw the edges again and send rows.
+  // Throws Error(kNotFound) listing the features that exist, Error(kFailedPrecondition) for batches whose edges
+  // are not the graph's, and for those not drawn (induced subgraphs) unless the loader carries edge ids.
+  FeatureHandle edgeFeature(const std::string& name, const std::string& relation = "") const;
   // Several features of all nodes of a type with one request per owner, in the order named.
   std::vector<torch::Tensor> pull(const std::vector<std::string>& names, const std::string& nodeType = "") const;
 
  private:
+  friend class NodeFeatureWriter;
   std::shared_ptr<BatchCore> core_;
 };
 

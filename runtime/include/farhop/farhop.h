@@ -7,8 +7,12 @@
 #pragma once
 
 #include "farhop/batch.h"
+#include "farhop/edge_seeds.h"
 #include "farhop/error.h"
 #include "farhop/graph.h"
+#include "farhop/link_loader.h"
 #include "farhop/neighbor_loader.h"
+#include "farhop/node_feature.h"
+#include "farhop/random_walk_loader.h"
 #include "farhop/runtime.h"
 #include "farhop/version.h"

@@ -35,6 +35,9 @@ struct RuntimeOptions {
   std::string start = "gate";
   std::string graph;   // default of Runtime::openGraph
   int masterFd = -1;   // listening socket handed over by a launcher, or -1
+  int launcherFd = -1; // socket on which a launcher tells of ended processes, or -1
+  // Tried when another program has taken masterPort, the same list on all processes; filled inside a Slurm step.
+  std::vector<uint16_t> otherMasterPorts;
 
   bool bindCores = true;                             // bind to physical cores, set libtorch's threads
   // Until all groups are ready. 0: two minutes, and a minute and the sleep step more per process of a machine.

@@ -1,0 +1,174 @@
+#include "farhop/link_loader.h"
+
+#include <cmath>
+#include <utility>
+
+#include "base/random.h"
+#include "runtime/api/link_batch_core.h"
+#include "runtime/api/loader_core.h"
+#include "runtime/api/loader_options.h"
+#include "runtime/api/status_error.h"
+#include "sampler/link_sampler.h"
+
+namespace farhop {
+namespace {
+
+using api::valueOrThrow;
+
+// Seed edges and negatives of a batch: one message holds the question whether all are edges.
+constexpr double kMaxBatchEnds = 1 << 24;
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
+
+// The relation whose edges are the reverses of `relation`'s.
+int reverseOf(const GraphCore& core, int relation, const std::string& name) {
+  const partition::Schema& schema = core.graph->schema();
+  const partition::Relation& edges = schema.relations[relation];
+  if (!name.empty()) {
+    const int reverse = core.relation(name);
+    if (schema.relations[reverse].source == edges.destination && schema.relations[reverse].destination == edges.source) {
+      return reverse;
+    }
+    refuse(absl::StrCat("reverseRelation '", name, "' does not run the other way than ", schema.relationText(relation)));
+  }
+  if (edges.reverseOf >= 0) return edges.reverseOf;
+  for (size_t r = 0; r < schema.relations.size(); ++r) {
+    if (schema.relations[r].reverseOf == relation) return static_cast<int>(r);
+  }
+  if (edges.source == edges.destination) return relation;
+  refuse(absl::StrCat("the store has no reverse of ", schema.relationText(relation),
+                      " to exclude; name one with reverseRelation, or use ExcludeSeedEdges::kSelf"));
+}
+
+void checkNegatives(const LinkLoaderOptions& options, bool hasLabels) {
+  if (options.negatives == Negatives::kNone) return;
+  const double ratio = options.negativesPerEdge;
+  if (!(ratio > 0) || !std::isfinite(ratio)) refuse(absl::StrCat("negativesPerEdge is ", ratio, "; it must be above 0"));
+  const bool triplets = options.negatives == Negatives::kTriplet;
+  if (triplets && ratio != std::floor(ratio)) {
+    refuse(absl::StrCat("negativesPerEdge is ", ratio, "; triplets need a whole number of at least 1"));
+  }
+  if (triplets && options.negativeEnds == NegativeEnds::kBoth) {
+    refuse("NegativeEnds::kBoth does not fit triplets, which share their source; use kDestination");
+  }
+  if (triplets && hasLabels) refuse("the seeds have labels, which triplets do not; use Negatives::kBinary or kNone");
+  if (static_cast<double>(options.batchSize) * (1 + ratio) > kMaxBatchEnds) {
+    refuse(absl::StrCat("negativesPerEdge is ", ratio, ", too many for a batch of ", options.batchSize, " seed edges"));
+  }
+}
+
+sampler::LinkOptions linkOptions(const GraphCore& core, int relation, const LinkLoaderOptions& options, bool hasLabels) {
+  checkNegatives(options, hasLabels);
+  sampler::LinkOptions link;
+  link.relation = relation;
+  link.negativesPerEdge = options.negatives == Negatives::kNone ? 0 : options.negativesPerEdge;
+  link.drawSources = options.negatives == Negatives::kBinary && options.negativeEnds == NegativeEnds::kBoth;
+  link.nodes = options.negativeNodes == NegativeNodes::kDegree ? sampler::NegativeNodes::kDegree
+                                                               : sampler::NegativeNodes::kUniform;
+  link.strict = options.strictNegatives;
+  link.excludeSeeds = options.excludeSeedEdges != ExcludeSeedEdges::kNone;
+  if (options.excludeSeedEdges == ExcludeSeedEdges::kReverse) {
+    link.reverseRelation = reverseOf(core, relation, options.reverseRelation);
+  }
+  link.seed = options.seed;
+  link.requestTimeout = options.requestTimeout;
+  return link;
+}
+
+uint64_t fingerprintOf(const sampler::LinkOptions& link, Negatives negatives) {
+  uint64_t key = hashName("links");
+  for (uint64_t part : {static_cast<uint64_t>(link.relation), static_cast<uint64_t>(negatives),
+                        static_cast<uint64_t>(link.negativesPerEdge * 65'536), uint64_t{link.drawSources},
+                        static_cast<uint64_t>(link.nodes), uint64_t{link.strict}, uint64_t{link.excludeSeeds},
+                        static_cast<uint64_t>(link.reverseRelation)}) {
+    key = combineKey(key, part);
+  }
+  return key;
+}
+
+}  // namespace
+
+struct LinkLoader::Impl : api::LoaderCore {
+  std::shared_ptr<const LinkTraits> traits;
+};
+
+LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoaderOptions& options)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->core = graph.core();
+  const GraphCore& core = *impl_->core;
+  sampler::SamplingOptions sampling = api::samplingOptions(core, options);
+  if (sampling.disjoint) {
+    throw Error(ErrorCode::kInvalidArgument, "seed edges cannot be disjoint or temporal; sample them with neither, or "
+                                             "their ends as seeds of a NeighborLoader");
+  }
+  const sampler::DealOptions deal = api::dealOptions(core, options);
+  const int relation = core.relation(seeds.relation());
+  const sampler::LinkOptions link = linkOptions(core, relation, options, seeds.hasLabels());
+  sampler::LinkSeedSet set = valueOrThrow(
+      seeds.kind_ == EdgeSeeds::Kind::kSplit ? sampler::linkSeedsOfSplit(core.graph, relation, seeds.name(), deal.deal)
+      : seeds.kind_ == EdgeSeeds::Kind::kAll ? sampler::linkSeedsOfRelation(core.graph, relation, deal.deal)
+                                             : sampler::linkSeedsOfPairs(core.graph, relation, seeds.ends_, deal.deal));
+  sampler::SeedDealer dealer = valueOrThrow(sampler::SeedDealer::make(std::move(set.set), deal));
+  const auto sampler =
+      valueOrThrow(sampler::LinkSampler::make(core.graph, core.session->agent(), set.pairs, link));
+
+  auto traits = std::make_shared<LinkTraits>();
+  traits->relation = seeds.relation();
+  traits->negatives = options.negatives;
+  traits->drawsSources = link.drawSources;
+  traits->ofPairs = seeds.kind_ == EdgeSeeds::Kind::kPairs;
+  traits->labels = seeds.labels_;
+  traits->splitLabels = set.labels;
+  if (set.labels.data != nullptr) torchType(set.labels.spec.dtype);  // throws for what libtorch lacks
+  impl_->traits = std::move(traits);
+
+  uint64_t key = combineKey(hashName(seeds.name()), static_cast<uint64_t>(seeds.kind_));
+  key = combineKey(key, static_cast<uint64_t>(seeds.count()));
+  for (int64_t id : seeds.ends_) key = combineKey(key, static_cast<uint64_t>(id));
+  key = combineKey(key, fingerprintOf(link, options.negatives));
+  impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
+  impl_->configure(options, sampling);
+  sampler::StreamOptions stream{options.samplerThreads, options.batchesUnderWay};
+  stream.make = [sampler](const sampler::BatchSampler* batches, sampler::BatchRequest request,
+                          sampler::BatchWorkspace* workspace, std::unique_ptr<sampler::SampledBatch> memory) {
+    return sampler->sample(batches, std::move(request), workspace, std::move(memory));
+  };
+  stream.requestsBeforeHops = link.strict ? sampler::kMaxRedraws + 1 : 0;
+  impl_->stream = std::make_unique<sampler::BatchStream>(core.graph, core.session->agent(), std::move(dealer),
+                                                         std::move(sampling), std::move(stream), core.metrics);
+}
+
+LinkLoader::~LinkLoader() = default;
+LinkLoader::LinkLoader(LinkLoader&&) noexcept = default;
+LinkLoader& LinkLoader::operator=(LinkLoader&&) noexcept = default;
+
+int64_t LinkLoader::numBatches() const { return static_cast<int64_t>(impl_->stream->dealer().numSteps()); }
+
+LinkLoader::Epoch LinkLoader::epoch(int64_t epoch) {
+  impl_->start(epoch);
+  return Epoch(this);
+}
+
+std::string LinkLoader::state() const { return impl_->state(); }
+int64_t LinkLoader::restore(const std::string& state) { return impl_->restore(state); }
+
+bool LinkLoader::next(LinkBatch* batch) {
+  std::shared_ptr<BatchCore> core = impl_->next();
+  if (core == nullptr) return false;
+  *batch = LinkBatch(std::make_shared<LinkBatchCore>(LinkBatchCore{std::move(core), impl_->traits}));
+  return true;
+}
+
+LinkLoader::Iterator& LinkLoader::Iterator::operator++() {
+  batch_ = LinkBatch();  // its memory goes before the next one's comes
+  if (!loader_->next(&batch_)) loader_ = nullptr;
+  return *this;
+}
+
+LinkLoader::Iterator LinkLoader::Epoch::begin() {
+  Iterator iterator;
+  iterator.loader_ = loader_;
+  return ++iterator;
+}
+
+}  // namespace farhop

@@ -1,0 +1,82 @@
+#include "runtime/api/loader_core.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/api/status_error.h"
+
+namespace farhop::api {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
+
+}  // namespace
+
+void LoaderCore::configure(const NeighborLoaderOptions& options, const sampler::SamplingOptions& samplingOptions) {
+  const bool induced = samplingOptions.subgraph == sampler::Subgraph::kInduced;
+  hops = induced ? 1 : samplingOptions.fanouts.size();
+  expandsAll = options.expand == Expand::kAll && !induced;
+  importance = samplingOptions.importance.has_value();
+  walkLength = samplingOptions.walks ? samplingOptions.walks->plan.length : 0;
+  drawn = !induced;
+  // Walks and importance neighbours are no edges of the graph.
+  if (!samplingOptions.walks && !importance) {
+    sampling = std::make_shared<const sampler::SamplingOptions>(samplingOptions);
+  }
+  edgeIds = options.edgeIds;
+  pullTimeout = options.requestTimeout;
+}
+
+void LoaderCore::start(int64_t epoch) {
+  if (epoch < 0) refuse(absl::StrCat("epoch ", epoch, " is negative"));
+  if (*core->left) {
+    throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job; iterate before Runtime::leave()");
+  }
+  const bool resumes = std::exchange(restored, false) && position.epoch == static_cast<uint64_t>(epoch);
+  if (!resumes) position.step = 0;
+  position.epoch = static_cast<uint64_t>(epoch);
+  stream->start(position.epoch, position.step);
+}
+
+std::string LoaderCore::state() const { return std::string(reinterpret_cast<const char*>(&position), sizeof(Position)); }
+
+int64_t LoaderCore::restore(const std::string& state) {
+  Position saved;
+  if (state.size() != sizeof(saved) || state.compare(0, sizeof(saved.magic), saved.magic, sizeof(saved.magic)) != 0) {
+    refuse(absl::StrCat("restore: these ", state.size(), " bytes are no loader's state"));
+  }
+  std::memcpy(static_cast<void*>(&saved), state.data(), sizeof(saved));
+  if (saved.fingerprint != position.fingerprint) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "restore: the state is of another store, seeds, loader options or number of processes; continue with "
+                "the same, or start with the next whole epoch");
+  }
+  if (saved.step > stream->dealer().numSteps()) refuse("restore: the state's step is beyond the epoch");
+  position = saved;
+  restored = true;
+  return static_cast<int64_t>(position.epoch);
+}
+
+std::shared_ptr<BatchCore> LoaderCore::next() {
+  const absl::Status failure = core->session->failure().status();
+  okOrThrow(failure);
+  auto sampled = stream->next();
+  if (!sampled.ok()) throw toError(core->explained(sampled.status()));
+  if (*sampled == nullptr) return nullptr;
+  auto batch = std::make_shared<BatchCore>();
+  batch->graph = core;
+  batch->sampled = sampler::BatchPool::share(stream->pool(), std::move(*sampled));
+  batch->hops = hops;
+  batch->expandsAll = expandsAll;
+  batch->drawn = drawn;
+  batch->importance = importance;
+  batch->walkLength = walkLength;
+  batch->hasEdgeIds = edgeIds;
+  batch->sampling = sampling;
+  batch->pullTimeout = pullTimeout;
+  position.step = batch->sampled->step + 1;
+  return batch;
+}
+
+}  // namespace farhop::api

@@ -1,0 +1,48 @@
+// What all loaders are: a stream of batches, and a position in it that can be saved and resumed.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "farhop/neighbor_loader.h"
+#include "runtime/api/batch_core.h"
+#include "sampler/batch_stream.h"
+
+namespace farhop::api {
+
+// A loader's position, as NeighborLoader::state() writes it: little-endian, fixed size.
+struct Position {
+  char magic[8] = {'F', 'H', 'P', 'L', 'O', 'A', 'D', '1'};
+  uint64_t fingerprint = 0;
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+};
+
+// Not thread-safe.
+struct LoaderCore {
+  std::shared_ptr<GraphCore> core;
+  size_t hops = 0;
+  bool expandsAll = false;
+  bool drawn = true;  // edges are a result of hops of draws
+  bool importance = false;
+  int64_t walkLength = 0;  // of batches of random walks
+  bool edgeIds = false;
+  std::shared_ptr<const sampler::SamplingOptions> sampling;
+  std::chrono::milliseconds pullTimeout{0};
+  Position position;      // after the last batch handed out
+  bool restored = false;  // the next epoch of position.epoch starts at position.step
+  std::unique_ptr<sampler::BatchStream> stream;
+
+  // Takes over what batches need of the options.
+  void configure(const NeighborLoaderOptions& options, const sampler::SamplingOptions& samplingOptions);
+  // Throw Error as the functions of NeighborLoader do.
+  void start(int64_t epoch);
+  std::string state() const;
+  int64_t restore(const std::string& state);
+  // Null at the end of the epoch.
+  std::shared_ptr<BatchCore> next();
+};
+
+}  // namespace farhop::api

@@ -1,0 +1,148 @@
+#include "sampler/edge_wire.h"
+
+#include <cstring>
+#include <utility>
+
+namespace farhop::sampler {
+namespace {
+
+// Enough for any feature list by name, and no amplifier for a hostile one.
+constexpr size_t kMaxFeatures = 64;
+
+absl::Status malformed(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("malformed request for edge features: ", what));
+}
+
+template <typename T>
+absl::Status copyArray(const rpc::Bytes& bytes, std::vector<T>* out) {
+  if (bytes.size() % sizeof(T) != 0) return malformed("array size");
+  out->resize(bytes.size() / sizeof(T));
+  if (!out->empty()) std::memcpy(out->data(), bytes.data(), bytes.size());
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status copyHeader(const rpc::Bytes& bytes, T* header) {
+  if (bytes.size() != sizeof(T)) return malformed("header size");
+  std::memcpy(static_cast<void*>(header), bytes.data(), sizeof(T));
+  return absl::OkStatus();
+}
+
+template <typename T>
+rpc::OutArray headerArray(const T& header) {
+  return rpc::OutArray::fromVector(std::vector<T>(1, header));
+}
+
+absl::Status checkFeatures(const PartitionedGraph& graph, int relation, std::span<const uint32_t> features) {
+  if (features.empty() || features.size() > kMaxFeatures) return malformed(absl::StrCat(features.size(), " features"));
+  const size_t known = graph.schema().relations[relation].features.size();
+  for (uint32_t feature : features) {
+    if (feature != kEdgeIdFeature && feature >= known) return malformed(absl::StrCat("feature ", feature));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int featureRelation(const PartitionedGraph& graph, int relation) {
+  const int forward = graph.schema().relations[relation].reverseOf;
+  return forward >= 0 ? forward : relation;
+}
+
+absl::StatusOr<uint32_t> edgeFeatureIndex(const PartitionedGraph& graph, int relation, const std::string& name) {
+  const partition::Relation& edges = graph.schema().relations[featureRelation(graph, relation)];
+  std::string known;
+  for (size_t i = 0; i < edges.features.size(); ++i) {
+    if (edges.features[i].name == name) return static_cast<uint32_t>(i);
+    absl::StrAppend(&known, "'", edges.features[i].name, "', ");
+  }
+  if (name == kEdgeIdName) return kEdgeIdFeature;
+  return absl::NotFoundError(absl::StrCat("relation ", graph.schema().relationText(relation), " has no edge feature '",
+                                          name, "'; it has ", known, "'", kEdgeIdName, "'"));
+}
+
+partition::FeatureSpec edgeFeatureSpec(const PartitionedGraph& graph, int relation, uint32_t feature) {
+  if (feature == kEdgeIdFeature) return {kEdgeIdName, DType::kInt64, {}};
+  return graph.schema().relations[featureRelation(graph, relation)].features[feature];
+}
+
+size_t edgeRowBytes(const PartitionedGraph& graph, int relation, std::span<const uint32_t> features) {
+  size_t bytes = 0;
+  for (uint32_t feature : features) bytes += edgeFeatureSpec(graph, relation, feature).rowBytes();
+  return bytes;
+}
+
+std::vector<rpc::OutArray> encodeDrawnEdges(DrawnEdgesRequest request) {
+  std::vector<rpc::OutArray> arrays;
+  arrays.push_back(headerArray(request.header));
+  arrays.push_back(rpc::OutArray::fromVector(std::move(request.features)));
+  for (rpc::OutArray& array : encodeNeighborRequest(request.rows)) arrays.push_back(std::move(array));
+  return arrays;
+}
+
+std::vector<rpc::OutArray> encodeEdgesById(EdgesByIdRequest request) {
+  std::vector<rpc::OutArray> arrays;
+  arrays.push_back(headerArray(EdgesByIdHeader{request.relation, 0}));
+  arrays.push_back(rpc::OutArray::fromVector(std::move(request.features)));
+  arrays.push_back(rpc::OutArray::fromVector(std::move(request.runs)));
+  arrays.push_back(rpc::OutArray::fromVector(std::move(request.rows)));
+  arrays.push_back(rpc::OutArray::fromVector(std::move(request.edgeIds)));
+  return arrays;
+}
+
+absl::StatusOr<DrawnEdgesRequest> decodeDrawnEdges(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph) {
+  if (arrays.size() != 3) return malformed("not 3 arrays");
+  DrawnEdgesRequest request;
+  FARHOP_RETURN_IF_ERROR(copyHeader(arrays[0], &request.header));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], &request.features));
+  FARHOP_ASSIGN_OR_RETURN(request.rows, decodeNeighborRequest(arrays.subspan(2), graph));
+  if (request.rows.draws.size() != 1) return malformed(absl::StrCat(request.rows.draws.size(), " draws"));
+  const int relation = static_cast<int>(request.rows.draws[0].relation);
+  const partition::Relation& edges = graph.schema().relations[relation];
+  for (const RowRun& run : request.rows.runs) {
+    if (static_cast<int>(run.nodeType) != edges.destination) return malformed(absl::StrCat("rows of node type ", run.nodeType));
+  }
+  FARHOP_RETURN_IF_ERROR(checkFeatures(graph, relation, request.features));
+  if (request.header.edges > kMaxEdges || request.header.skip > kMaxEdges) {
+    return malformed(absl::StrCat(request.header.edges, " edges after ", request.header.skip));
+  }
+  return request;
+}
+
+absl::StatusOr<EdgesByIdRequest> decodeEdgesById(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph) {
+  if (arrays.size() != 5) return malformed("not 5 arrays");
+  EdgesByIdHeader header;
+  FARHOP_RETURN_IF_ERROR(copyHeader(arrays[0], &header));
+  EdgesByIdRequest request;
+  request.relation = header.relation;
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], &request.features));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], &request.runs));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], &request.rows));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], &request.edgeIds));
+  if (request.relation >= graph.schema().relations.size()) return malformed(absl::StrCat("relation ", request.relation));
+  const int relation = static_cast<int>(request.relation);
+  FARHOP_RETURN_IF_ERROR(checkFeatures(graph, relation, request.features));
+  if (request.edgeIds.size() != request.rows.size()) return malformed("not one edge id per row");
+  const int type = graph.schema().relations[relation].destination;
+  uint64_t total = 0;
+  for (const EdgeRun& run : request.runs) {
+    if (run.partition >= static_cast<uint32_t>(graph.book().numPartitions())) {
+      return malformed(absl::StrCat("partition ", run.partition));
+    }
+    const int partition = static_cast<int>(run.partition);
+    if (!graph.isOwn(partition)) {
+      return absl::FailedPreconditionError(absl::StrCat("partition ", run.partition, " is not served by machine ",
+                                                        graph.machine(), "; all processes must open the same store"));
+    }
+    if (run.count > request.rows.size() - total) return malformed("fewer rows than the runs say");
+    const uint64_t rows = graph.book().count(type, partition);
+    for (uint64_t i = total; i < total + run.count; ++i) {
+      if (request.rows[i] >= rows) return malformed("a row beyond its partition");
+    }
+    total += run.count;
+  }
+  if (total != request.rows.size()) return malformed("more rows than the runs say");
+  return request;
+}
+
+}  // namespace farhop::sampler

@@ -1,0 +1,75 @@
+// Processes of `farhop run` that die before any other has been in touch with them: the launcher alone sees that, and
+// every other process is to end within five seconds with an error that names the dead one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/status.h"
+#include "tests/multiproc/farhop_process.h"
+
+namespace farhop::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using Words = std::vector<std::string>;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kMostAfterDeath{5'000};
+
+struct Death {
+  const char* name;
+  int rank;
+  const char* stage;  // "exec": before the trainer itself is executed
+  const char* how;
+};
+
+class LaunchedKill : public ::testing::TestWithParam<Death> {
+ protected:
+  static Words command(const Death& death) {
+    Words argv{FARHOP_PROGRAM, "run", "--machines", "2", "--procs", "2", "--"};
+    if (std::string(death.stage) == "exec") {
+      const Words shell{"/bin/sh", "-c",
+                        absl::StrCat("[ $RANK = ", death.rank, " ] && { echo dying at exec; kill -", death.how,
+                                     " $$; }; exec ", FATAL_TRAINER, " -1 none 0")};
+      argv.insert(argv.end(), shell.begin(), shell.end());
+    } else {
+      const Words trainer{FATAL_TRAINER, std::to_string(death.rank), death.stage, death.how};
+      argv.insert(argv.end(), trainer.begin(), trainer.end());
+    }
+    return argv;
+  }
+};
+
+TEST_P(LaunchedKill, BeforeAnybodyHasMetIt_EndsTheOthersByName) {
+  const Death& death = GetParam();
+  FarhopProcess farhop(command(death));
+  ASSERT_TRUE(farhop.awaitOut(absl::StrCat("dying at ", death.stage))) << farhop.err();
+  const auto begin = Clock::now();
+  EXPECT_GT(farhop.wait(20), 0);
+  EXPECT_LT(Clock::now() - begin, kMostAfterDeath);
+  const std::string name = absl::StrCat("machine ", death.rank / 2, " process ", death.rank % 2);
+  for (int rank = 0; rank < 4; ++rank) {
+    if (rank == death.rank) continue;
+    EXPECT_THAT(farhop.linesOf(rank / 2, rank % 2),
+                ElementsAre(AllOf(StartsWith(absl::StrCat("ended: ", name, " (")), HasSubstr("UNAVAILABLE"))))
+        << "rank " << rank << "\n" << farhop.err();
+  }
+  EXPECT_TRUE(isGone(farhop.jobId(), 1));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, LaunchedKill,
+    ::testing::Values(Death{"MasterBeforeItsProgram", 0, "exec", "KILL"}, Death{"ClientBeforeItsProgram", 3, "exec", "KILL"},
+                      Death{"Hub0BeforeItsStart", 0, "main", "9"}, Death{"Client1BeforeItsStart", 1, "main", "9"},
+                      Death{"Hub2BeforeItsStart", 2, "main", "9"}, Death{"Client3BeforeItsStart", 3, "main", "9"},
+                      Death{"MasterBeforeItListens", 0, "channel/open", "9"},
+                      Death{"HubBeforeItsMachineHasMetAnybody", 2, "channel/open", "9"},
+                      Death{"ClientAtItsHello", 3, "channel/hello", "9"}, Death{"MasterListening", 0, "group/store", "9"},
+                      Death{"ByItsOwnError", 2, "main", "exit:3"}, Death{"WithoutAnError", 1, "main", "exit:0"}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+}  // namespace
+}  // namespace farhop::testing

@@ -1,0 +1,286 @@
+// Features of sampled edges: pulled after the batch is there, they are those of the edges that were drawn.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+#include <map>
+
+#include "sampler/edge_chunks.h"
+#include "tests/fixture_graphs.h"
+#include "tests/sampling_cluster.h"
+#include "tests/temporary_directory.h"
+
+namespace farhop::testing {
+namespace {
+
+using sampler::DrawKind;
+using sampler::EdgeRange;
+using sampler::Expand;
+using std::chrono::milliseconds;
+
+struct Layout {
+  int parts;
+  int machines;
+  rpc::TransportKind transport = rpc::TransportKind::kInProcess;
+  size_t chunkBytes = 100;
+};
+constexpr Layout kLayouts[] = {{1, 1},
+                               {2, 2, rpc::TransportKind::kUv, 1},
+                               {3, 3, rpc::TransportKind::kShm},
+                               {5, 5},
+                               {5, 2, rpc::TransportKind::kInProcess, 1},
+                               {3, 1, rpc::TransportKind::kInProcess, size_t{1} << 20}};
+
+// Batches of machine `machine`, shared as a loader shares them.
+std::vector<std::shared_ptr<const sampler::SampledBatch>> sample(SamplingCluster& cluster, int machine,
+                                                                 const std::vector<uint64_t>& seeds,
+                                                                 const sampler::SamplingOptions& options) {
+  TestMachine& self = cluster.machine(machine);
+  sampler::SeedSet set;
+  for (uint64_t seed : seeds) {
+    set.all.push_back(cluster.gid(0, seed));
+    if (options.temporal) set.times.push_back(fixtureEdgeTime(0, seed * 7));
+  }
+  sampler::DealOptions deal;
+  deal.batchSize = 8;
+  deal.shuffle = false;
+  deal.deal = sampler::Deal::kGlobal;
+  deal.tail = sampler::Tail::kUneven;
+  sampler::BatchStream stream(self.graph, self.agent.get(), *sampler::SeedDealer::make(set, deal), options, {1, 2},
+                              self.metrics);
+  stream.start(5);
+  std::vector<std::shared_ptr<const sampler::SampledBatch>> batches;
+  for (;;) {
+    auto batch = stream.next();
+    EXPECT_TRUE(batch.ok()) << batch.status();
+    if (!batch.ok() || *batch == nullptr) return batches;
+    batches.push_back(*std::move(batch));
+  }
+}
+
+// What one pull brought: ids and features, one entry per edge.
+struct PulledEdges {
+  std::vector<uint64_t> ids;
+  std::vector<float> features;
+};
+
+absl::Status pull(SamplingCluster& cluster, int machine, const EdgeRange& range, bool ids, bool features,
+                  PulledEdges* pulled, milliseconds timeout = milliseconds(20'000)) {
+  const sampler::PartitionedGraph& graph = *cluster.machine(machine).graph;
+  const uint64_t count = sampler::edgeCount(graph, range);
+  sampler::EdgePullRequest request;
+  request.range = range;
+  if (ids) {
+    pulled->ids.assign(count, ~uint64_t{0});
+    request.targets.push_back({sampler::kEdgeIdFeature, reinterpret_cast<std::byte*>(pulled->ids.data())});
+  }
+  if (features) {
+    pulled->features.assign(count, -1);
+    request.targets.push_back({*sampler::edgeFeatureIndex(graph, range.relation, "w"),
+                               reinterpret_cast<std::byte*>(pulled->features.data())});
+  }
+  request.deadline = Deadline::after(timeout);
+  std::promise<absl::Status> done;
+  cluster.machine(machine).edgePuller->pull(std::move(request), [&](absl::Status status) { done.set_value(std::move(status)); });
+  return done.get_future().get();
+}
+
+struct Kinds {
+  DrawKind kind = DrawKind::kUniform;
+  std::vector<int64_t> fanouts;  // by hop
+  Expand expand = Expand::kNew;
+  bool temporal = false;
+};
+
+sampler::SamplingOptions optionsOf(const partition::Schema& schema, const Kinds& kinds) {
+  sampler::SamplingOptions options;
+  for (int64_t fanout : kinds.fanouts) options.fanouts.emplace_back(schema.relations.size(), fanout);
+  options.kinds.resize(schema.relations.size());
+  for (size_t r = 0; r < options.kinds.size(); ++r) {
+    const bool weighs = sampler::drawsByWeight(kinds.kind);
+    if (!weighs || schema.relations[r].reverseOf < 0) options.kinds[r].kind = kinds.kind;
+  }
+  options.expand = kinds.expand;
+  options.disjoint = options.temporal = kinds.temporal;
+  options.seed = 11;
+  return options;
+}
+
+// Pulls features of all relations, for whole batches and for prefixes (or hops), with and without carried edge ids.
+void expectFeaturesOfDrawnEdges(SamplingCluster& cluster, int machine, const Kinds& kinds) {
+  const partition::Schema& schema = cluster.store().schema();
+  const std::vector<uint64_t> seeds = {0, 1, 2, 3, 3, 17, 40, 59, 20, 21, 22, 0};
+  auto plain = std::make_shared<sampler::SamplingOptions>(optionsOf(schema, kinds));
+  auto carrying = std::make_shared<sampler::SamplingOptions>(*plain);
+  carrying->edgeIds = true;
+  const auto batches = sample(cluster, machine, seeds, *plain), truths = sample(cluster, machine, seeds, *carrying);
+  ASSERT_EQ(batches.size(), 2u);
+  const sampler::PartitionedGraph& graph = *cluster.machine(machine).graph;
+  const size_t hops = kinds.fanouts.size();
+  uint64_t edges = 0;
+  for (size_t b = 0; b < batches.size(); ++b) {
+    for (size_t r = 0; r < schema.relations.size(); ++r) {
+      for (size_t end = 1; end <= hops; ++end) {
+        const size_t first = kinds.expand == Expand::kAll && end < hops ? end - 1 : 0;
+        const EdgeRange range{batches[b], plain, static_cast<int>(r), first, end};
+        const EdgeRange truth{truths[b], carrying, static_cast<int>(r), first, end};
+        const std::vector<uint64_t> expected = sampler::carriedEdgeIds(graph, truth);
+        edges += expected.size();
+        PulledEdges drawn, onlyFeatures, carried;
+        absl::Status status = pull(cluster, machine, range, true, true, &drawn);
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_EQ(drawn.ids, expected) << schema.relationText(static_cast<int>(r));
+        status = pull(cluster, machine, range, false, true, &onlyFeatures);
+        ASSERT_TRUE(status.ok()) << status;
+        status = pull(cluster, machine, truth, true, true, &carried);
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_EQ(carried.ids, expected);
+        PulledEdges byId;
+        EdgeRange undrawn = truth;
+        undrawn.drawn = false;
+        status = pull(cluster, machine, undrawn, true, true, &byId);
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_EQ(byId.ids, expected);
+        EXPECT_EQ(byId.features, carried.features);
+        const int forward = schema.relations[r].reverseOf >= 0 ? schema.relations[r].reverseOf : static_cast<int>(r);
+        for (size_t e = 0; e < expected.size(); ++e) {
+          const float feature = fixtureEdgeFeature(forward, expected[e]);
+          ASSERT_EQ(drawn.features[e], feature) << schema.relationText(static_cast<int>(r)) << ", edge " << e;
+          ASSERT_EQ(onlyFeatures.features[e], feature);
+          ASSERT_EQ(carried.features[e], feature);
+        }
+      }
+    }
+  }
+  EXPECT_GT(edges, 0u);
+}
+
+class EdgeFeaturesByLayout : public ::testing::TestWithParam<Layout> {
+ protected:
+  std::unique_ptr<SamplingCluster> cluster(const FixtureOptions& fixture) {
+    writeFixtureStore(fixture, GetParam().parts, directory_ / "store");
+    return std::make_unique<SamplingCluster>(directory_ / "store", GetParam().machines, GetParam().transport,
+                                             GetParam().chunkBytes);
+  }
+  int last() const { return GetParam().machines - 1; }
+  TemporaryDirectory directory_;
+};
+
+TEST_P(EdgeFeaturesByLayout, AreThoseOfTheDrawnEdges_InEveryKindOfDraw) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.addReverse = true;
+  fixture.edges = 200;
+  fixture.edgeTimes = true;
+  const auto machines = cluster(fixture);
+  const Kinds cases[] = {{DrawKind::kUniform, {3, 2}},
+                         {DrawKind::kUniform, {-1, 0, 2}},
+                         {DrawKind::kUniform, {3, 2}, Expand::kAll},
+                         {DrawKind::kUniformWithReplacement, {4, 2}},
+                         {DrawKind::kWeighted, {3, 2}},
+                         {DrawKind::kWeightedWithReplacement, {3, 2}, Expand::kAll},
+                         {DrawKind::kUniform, {3, 2}, Expand::kNew, true},
+                         {DrawKind::kMostRecent, {3, 2}, Expand::kAll, true},
+                         {DrawKind::kLabor, {3, 2}},
+                         {DrawKind::kLaborPoisson, {3, 2}}};
+  for (const Kinds& kinds : cases) expectFeaturesOfDrawnEdges(*machines, last(), kinds);
+}
+
+TEST_P(EdgeFeaturesByLayout, AreFound_WhereNodesHaveThousandsOfEdges) {
+  FixtureOptions fixture;
+  fixture.addReverse = true;
+  fixture.edges = GetParam().chunkBytes == 1 ? 2500 : 8000;
+  const auto machines = cluster(fixture);
+  expectFeaturesOfDrawnEdges(*machines, 0, {DrawKind::kUniform, {-1}});
+  expectFeaturesOfDrawnEdges(*machines, last(), {DrawKind::kUniform, {40, 3}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, EdgeFeaturesByLayout, ::testing::ValuesIn(kLayouts), [](const auto& layout) {
+  return absl::StrCat(layout.param.parts, "On", layout.param.machines);
+});
+
+// A sampled batch of three machines and a pull of its edges.
+class EdgeFeatures : public ::testing::Test {
+ protected:
+  void start(bool reverse = false) {
+    FixtureOptions fixture;
+    fixture.addReverse = reverse;
+    const std::string store = directory_ / (reverse ? "both" : "store");
+    writeFixtureStore(fixture, 3, store);
+    cluster_ = std::make_unique<SamplingCluster>(store, 3, rpc::TransportKind::kInProcess, 200);
+    auto options = std::make_shared<sampler::SamplingOptions>(optionsOf(cluster_->store().schema(), {DrawKind::kUniform, {5, 5}}));
+    std::vector<uint64_t> seeds(8);
+    for (uint64_t i = 0; i < 8; ++i) seeds[i] = i;
+    range_ = {sample(*cluster_, 0, seeds, *options).front(), options, reverse ? 1 : 0, 0, 2};
+  }
+  absl::Status pullAll(PulledEdges* pulled, milliseconds timeout = milliseconds(20'000)) {
+    return pull(*cluster_, 0, range_, true, true, pulled, timeout);
+  }
+
+  TemporaryDirectory directory_;
+  std::unique_ptr<SamplingCluster> cluster_;
+  EdgeRange range_;
+};
+
+TEST_F(EdgeFeatures, SendNothing_WhileBatchesAreSampled) {
+  start();
+  EXPECT_TRUE(range_.batch->relations[0].edgeIds.empty());
+  EXPECT_EQ(cluster_->machine(0).metrics->featureBytes.value(), 0);
+  // 4 bytes a remote edge, 4 a row asked and 4 a count, and headers: no room for 8 bytes an edge.
+  const sampler::BatchTraffic& traffic = range_.batch->traffic;
+  EXPECT_GT(traffic.remoteEdges, 50u);
+  EXPECT_LE(traffic.neighborBytes, 4 * traffic.remoteEdges + 8 * traffic.requestedNodes + 200 * traffic.messages);
+  PulledEdges pulled;
+  ASSERT_TRUE(pullAll(&pulled).ok());
+  EXPECT_GT(cluster_->machine(0).metrics->featureBytes.value(), 0);
+}
+
+TEST_F(EdgeFeatures, NameTheLostOwner) {
+  for (bool reverse : {false, true}) {
+    start(reverse);
+    cluster_->machine(2).agent->close(absl::CancelledError("gone"));
+    PulledEdges pulled;
+    const absl::Status status = pullAll(&pulled);
+    ASSERT_FALSE(status.ok());
+    ASSERT_TRUE(peerOf(status).has_value()) << status;
+    EXPECT_EQ(peerOf(status)->machine, 2);
+  }
+}
+
+TEST_F(EdgeFeatures, EndAtTheirDeadline) {
+  start();
+  PulledEdges pulled;
+  EXPECT_EQ(pullAll(&pulled, milliseconds(0)).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(EdgeFeatures, AreRefused_WhenTheDrawMadeAgainIsAnother) {
+  start();
+  // Options that the batch was not sampled with: as many edges, but others.
+  auto others = std::make_shared<sampler::SamplingOptions>(*range_.sampling);
+  others->seed += 1;
+  range_.sampling = others;
+  PulledEdges pulled;
+  const absl::Status status = pullAll(&pulled);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_NE(status.message().find("again"), std::string::npos) << status;
+}
+
+TEST_F(EdgeFeatures, NeedCarriedIds_WhereNoDrawsMadeTheEdges) {
+  start();
+  range_.drawn = false;
+  PulledEdges pulled;
+  EXPECT_EQ(pullAll(&pulled).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(EdgeFeatures, ListWhatExists_WhenTheNameIsUnknown) {
+  start(true);
+  const sampler::PartitionedGraph& graph = *cluster_->machine(0).graph;
+  for (int relation : {0, 1}) {
+    const auto index = sampler::edgeFeatureIndex(graph, relation, "y");
+    ASSERT_FALSE(index.ok());
+    EXPECT_NE(index.status().message().find("'w', 'edge_id'"), std::string::npos) << index.status();
+  }
+}
+
+}  // namespace
+}  // namespace farhop::testing
