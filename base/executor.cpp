@@ -3,7 +3,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
+
+#include "base/log.h"
 
 namespace farhop {
 
@@ -56,7 +59,11 @@ void Executor::run(const std::shared_ptr<State>& state, const std::string& threa
     std::function<void()> work = std::move(state->queue.front());
     state->queue.pop_front();
     lock.unlock();
-    work();
+    try {
+      work();
+    } catch (const std::exception& error) {
+      FARHOP_LOG(ERROR) << "a piece of work on " << threadName << " failed: " << error.what();
+    }
     work = nullptr;
     lock.lock();
   }

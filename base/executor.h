@@ -27,7 +27,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Runs `work` on some thread, in order of posting per thread pool. Never blocks. Returns false, without
-  // running `work`, once shutdown() has begun. `work` must not throw.
+  // running `work`, once shutdown() has begun. `work` should not throw: who waits for it would not hear why. What it
+  // throws all the same (most likely for want of memory) is logged as an ERROR and ends that work only.
   bool post(std::function<void()> work);
 
   // Runs what was posted before, then joins all threads but the calling one. Idempotent.

@@ -68,6 +68,9 @@ StoreSummary summarizeStore(const partition::GraphStore& store) {
     for (const partition::SplitInfo& split : store.splits()) {
       if (split.name == "train") figures.trainSeeds += split.partitionCounts[k];
     }
+    for (const partition::EdgeSplitInfo& split : store.edgeSplits()) {
+      if (split.name == "train") figures.trainSeeds += split.partitionCounts[k];
+    }
     summary.partitions.push_back(figures);
   }
   return summary;

@@ -15,7 +15,7 @@ struct PartitionFigures {
   uint64_t edges = 0;        // in-edges of its nodes, reverse relations included
   uint64_t remoteEdges = 0;  // those whose source another partition owns
   uint64_t haloNodes = 0;    // distinct sources of those
-  uint64_t trainSeeds = 0;
+  uint64_t trainSeeds = 0;    // nodes, and edges by their destination
   uint64_t featureBytes = 0;  // node and edge features
 };
 

@@ -17,13 +17,19 @@ constexpr int kMaxParts = 1 << 16;
 constexpr real_t kNodeImbalance = 1.03F;
 constexpr real_t kTrainImbalance = 1.05F;
 
-// [node type][original id]: whether the node is a train seed.
+// [node type][original id]: whether the node is a train seed, or the destination of a seed edge, which belongs to the
+// partition that owns it.
 std::vector<std::vector<bool>> trainSeeds(const Dataset& dataset) {
   std::vector<std::vector<bool>> train(dataset.schema.nodeTypes.size());
   for (size_t t = 0; t < train.size(); ++t) train[t].resize(dataset.schema.nodeTypes[t].count);
   for (const SplitSeeds& split : dataset.splits) {
     if (split.name != "train") continue;
     for (uint64_t id : split.ids) train[split.nodeType][id] = true;
+  }
+  for (const EdgeSplitSeeds& split : dataset.edgeSplits) {
+    if (split.name != "train") continue;
+    std::vector<bool>& seeds = train[dataset.schema.relations[split.relation].destination];
+    for (uint64_t i = 0; i < split.destination.size(); ++i) seeds[split.destination[i]] = true;
   }
   return train;
 }

@@ -24,7 +24,8 @@ struct PartitionOptions {
   PartitionMethod method = PartitionMethod::kMetis;
   // The same seed, data set and options give the same assignment.
   uint64_t seed = 0;
-  // Every partition also gets its share of the seeds of split "train"; without such a split no effect.
+  // Every partition also gets its share of the seeds of split "train", and of the nodes at which its seed edges end;
+  // without such a split no effect.
   bool balanceTrain = true;
 };
 

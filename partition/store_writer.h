@@ -23,7 +23,8 @@ struct StoreWriterOptions {
 };
 
 // All or nothing: the store is written beside `directory`, synced, and renamed. Needs about 16 bytes per edge
-// of the largest relation and 16 per node in memory. The same arguments give the same bytes.
+// of the largest relation, 16 per node and 8 per seed edge in memory, and for relations with
+// times 32 per edge of the largest row. The same arguments give the same bytes.
 absl::Status writeStore(const Dataset& dataset, const PartitionAssignment& assignment,
                         const StoreWriterOptions& options);
 

@@ -1,6 +1,7 @@
 #include "rpc/agent.h"
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -19,7 +20,11 @@ Responder& Responder::operator=(Responder&& other) noexcept {
   return *this;
 }
 Responder::~Responder() {
-  if (impl_ != nullptr) impl_->answer(absl::InternalError("the request's handler gave no answer"));
+  if (impl_ == nullptr) return;
+  impl_->answer(std::uncaught_exceptions() > 0
+                    ? absl::ResourceExhaustedError("the request's handler failed, most likely for want of memory; the log "
+                                                   "of its process says why")
+                    : absl::InternalError("the request's handler gave no answer"));
 }
 void Responder::reply(std::vector<OutArray> arrays) { impl_->answer(std::move(arrays)); }
 void Responder::fail(absl::Status status) {

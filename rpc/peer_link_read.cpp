@@ -1,5 +1,6 @@
 // The reading half of PeerLink: messages in, requests to the serving executor, replies to their calls.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "rpc/peer_link.h"
@@ -43,7 +44,11 @@ void PeerLink::onDescriptor(absl::StatusOr<MessageDescriptor> descriptor) {
   for (Frame& frame : *frames) {
     const size_t arrays = frame.arrays;
     Incoming& next = incoming->emplace_back();
-    violation = prepare(std::move(frame), sizes.first(arrays), &next, &into);
+    try {
+      violation = prepare(std::move(frame), sizes.first(arrays), &next, &into);
+    } catch (const std::bad_alloc&) {
+      violation = absl::ResourceExhaustedError(absl::StrCat("out of memory for a message of ", messageBytes, " bytes"));
+    }
     if (!violation.ok()) break;
     sizes = sizes.subspan(arrays);
   }

@@ -71,6 +71,9 @@ class StoreClient {
   virtual absl::StatusOr<int64_t> add(const std::string& key, int64_t delta, Deadline deadline) = 0;
   // Ends the connection without failing the store for the others.
   virtual void farewell() = 0;
+  // Ends the operation under way, on whichever thread, and all later ones with an error: for a process that must end
+  // while its store does not answer. The store sees a client without a farewell.
+  virtual void interrupt() = 0;
   // The local numeric address of this connection: the interface that reaches the master.
   virtual std::string localAddress() const = 0;
 };

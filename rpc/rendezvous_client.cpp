@@ -15,8 +15,8 @@
 namespace farhop::rpc {
 namespace {
 
-// The server answers at the deadline; its answer may take this long to arrive.
-constexpr std::chrono::milliseconds kAnswerGrace{500};
+// The server answers a get at its deadline; the answer of a busy one may take this long to arrive.
+constexpr std::chrono::milliseconds kAnswerGrace{5'000};
 // How long a store that was there must refuse connections to be taken for dead, and how often it is tried.
 constexpr std::chrono::milliseconds kGoneAfter{1'000};
 constexpr std::chrono::milliseconds kGonePollInterval{50};
@@ -136,13 +136,23 @@ class StoreClientImpl : public StoreClient {
     if (!fd_.valid()) return;
     const std::string frame = storeFrame(StoreOperation::kFarewell, {});
     static_cast<void>(sendAll(fd_.get(), frame.data(), frame.size(), Deadline::after(std::chrono::seconds(1))));
-    fd_.reset();
+    closeSocket();
     if (broken_.ok()) broken_ = absl::FailedPreconditionError("operation after farewell() to the rendezvous store");
+  }
+
+  void interrupt() override {
+    std::lock_guard lock(fdMutex_);
+    if (fd_.valid()) (void)::shutdown(fd_.get(), SHUT_RDWR);
   }
 
   std::string localAddress() const override { return localAddress_; }
 
  private:
+  void closeSocket() {
+    std::lock_guard lock(fdMutex_);
+    fd_.reset();
+  }
+
   absl::StatusOr<std::string> ask(StoreOperation operation, const std::string& key, const std::string& body,
                                   Deadline deadline) {
     if (key.size() > maxKeyBytes_) {
@@ -155,8 +165,9 @@ class StoreClientImpl : public StoreClient {
     const std::string frame = storeFrame(operation, body);
     const absl::Status sent = sendAll(fd_.get(), frame.data(), frame.size(), deadline);
     if (!sent.ok()) return breakWith(sent);
-    absl::StatusOr<std::string> reply =
-        receiveReply(fd_.get(), maxValueBytes_, Deadline(deadline.at() + kAnswerGrace), master_);
+    const bool waits = operation == StoreOperation::kGet;
+    absl::StatusOr<std::string> reply = receiveReply(
+        fd_.get(), maxValueBytes_, waits ? Deadline(deadline.at() + kAnswerGrace) : deadline, master_);
     if (!reply.ok()) return breakWith(reply.status());
     return decodeStoreReply(*reply, maxValueBytes_);
   }
@@ -167,7 +178,7 @@ class StoreClientImpl : public StoreClient {
     broken_ = withPeer(absl::Status(status.code(), absl::StrCat("the rendezvous store on ", describePeer(master),
                                                                 " was lost: ", status.message())),
                        master);
-    fd_.reset();
+    closeSocket();
     return broken_;
   }
 
@@ -176,7 +187,8 @@ class StoreClientImpl : public StoreClient {
   const int proc_;
   const size_t maxKeyBytes_, maxValueBytes_;
   std::mutex mutex_;
-  FileDescriptor fd_;     // guarded by mutex_
+  std::mutex fdMutex_;    // orders interrupt() and the close
+  FileDescriptor fd_;     // used under mutex_, closed under both
   absl::Status broken_;   // guarded by mutex_
 };
 

@@ -1,8 +1,10 @@
 #include "rpc/timer.h"
 
+#include <exception>
 #include <utility>
 
 #include "base/executor.h"
+#include "base/log.h"
 
 namespace farhop::rpc {
 
@@ -61,7 +63,11 @@ void Timer::run(const std::string& threadName) {
       continue;
     }
     lock.unlock();
-    work();
+    try {
+      work();
+    } catch (const std::exception& error) {
+      FARHOP_LOG(ERROR) << "a piece of work on " << threadName << " failed: " << error.what();
+    }
     work = nullptr;
     lock.lock();
   }

@@ -11,13 +11,16 @@
 #include <string>
 
 #include "base/executor.h"
+#include "base/log.h"
 
 namespace farhop::runtime {
 namespace {
 
-// How long a loss that the launcher tells of waits for those who see it on the wire: shorter than those wait who see a
-// connection end that may be a victim's.
+// How long a loss that the launcher tells of waits for those who see it on the wire. Once all have met these know it and
+// the address in a moment; before that it is to be shorter than those wait who see a connection end that may be a
+// victim's.
 constexpr std::chrono::milliseconds kDoubtTimeout{100};
+constexpr std::chrono::milliseconds kReadyDoubtTimeout{500};
 
 int socketOption(int fd, int option) {
   int value = -1;
@@ -32,8 +35,11 @@ absl::StatusOr<std::unique_ptr<LauncherWatch>> LauncherWatch::open(const LaunchC
   if (contract.launcherFd < 0) return std::unique_ptr<LauncherWatch>();
   if (socketOption(contract.launcherFd, SO_DOMAIN) != AF_UNIX ||
       socketOption(contract.launcherFd, SO_TYPE) != SOCK_SEQPACKET) {
-    return absl::InvalidArgumentError(absl::StrCat(kEnvLauncherFd, "=", contract.launcherFd,
-                                                   " is no socket of a launcher; unset it to start without"));
+    // A wrapper between launcher and trainer may close what it does not know.
+    FARHOP_LOG(WARNING) << kEnvLauncherFd << "=" << contract.launcherFd
+                        << " is no socket of a launcher: closed on the way to this process? A process that dies before "
+                           "any other has met it is missed at the start's deadline only";
+    return std::unique_ptr<LauncherWatch>();
   }
   std::unique_ptr<LauncherWatch> watch(new LauncherWatch(contract, monitor));
   FARHOP_RETURN_IF_ERROR(setCloseOnExec(contract.launcherFd, true));
@@ -71,7 +77,7 @@ void LauncherWatch::take(const ProcessEnded& news) {
   const PeerName& process = news.process;
   if (process.machine == contract_.machine && process.proc == contract_.proc) return;
   if (news.clean && allReady_.load()) return;
-  if (monitor_->waitFor(Deadline::after(kDoubtTimeout))) return;
+  if (monitor_->waitFor(Deadline::after(allReady_.load() ? kReadyDoubtTimeout : kDoubtTimeout))) return;
   monitor_->record(withPeer(
       absl::UnavailableError(absl::StrCat("lost ", describePeer(process), ": it ended with ", news.how,
                                           news.clean ? " before the job was ready" : "", "; its log says why")),

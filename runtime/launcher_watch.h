@@ -20,7 +20,7 @@ namespace farhop::runtime {
 // Thread-safe.
 class LauncherWatch {
  public:
-  // Null without a launcher (contract.launcherFd < 0). InvalidArgument when the descriptor is no such socket. The
+  // Null without a launcher (contract.launcherFd < 0), and with a WARNING when the descriptor is no such socket. The
   // descriptor stays open, for a later session of the same process. `monitor` outlives the watch.
   static absl::StatusOr<std::unique_ptr<LauncherWatch>> open(const LaunchContract& contract, FailureMonitor* monitor);
   ~LauncherWatch();

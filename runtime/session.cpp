@@ -19,6 +19,8 @@ namespace {
 // within milliseconds; this is ample for every process to hear of it, and short for those who wait.
 constexpr std::chrono::milliseconds kGrace{500};
 constexpr std::chrono::milliseconds kVictimGrace{1'000};
+// Who then still waits for a store waits for one that does not answer: a healthy one does within a second.
+constexpr std::chrono::milliseconds kStoreGrace{2'000};
 
 Deadline startDeadline(const LaunchContract& contract, const SessionOptions& options) {
   if (options.startTimeout.count() > 0) return Deadline::after(options.startTimeout);
@@ -64,6 +66,8 @@ absl::Status Session::run(Deadline deadline) {
     std::lock_guard lock(mutex_);
     channel_ = std::move(channel);
   }
+  // One that was recorded before there was anybody to tell.
+  if (const absl::Status failure = monitor_.status(); !failure.ok()) channel_->reportLost(failure);
   collectives_ = std::make_unique<Collectives>(contract_, &monitor_);
   WorkerGroupOptions groupOptions;
   groupOptions.peerTimeout = options_.peerTimeout;
@@ -149,6 +153,12 @@ void Session::closeAfterFailure() {
     if (stopping_) return;
   }
   group_->close(monitor_.status());
+  {
+    std::unique_lock lock(mutex_);
+    wake_.wait_until(lock, monitor_.failedAt() + kStoreGrace, [this] { return stopping_; });
+    if (stopping_) return;
+  }
+  group_->leaveStore();
 }
 
 absl::Status Session::leave(Deadline deadline) {

@@ -12,7 +12,7 @@ namespace {
 // A wait is cut into pieces of this length, so that stop() does not hang on a store that has gone silent.
 constexpr std::chrono::milliseconds kSlice{1'000};
 constexpr std::chrono::milliseconds kDoubtTimeout{200};
-constexpr std::chrono::milliseconds kStopTimeout{1'000};
+constexpr std::chrono::milliseconds kStopTimeout{5'000};
 
 std::string keyOf(int machine) { return absl::StrCat("watch/", machine); }
 
@@ -68,11 +68,10 @@ void StoreWatch::tell(const absl::Status& failure) const {
 
 void StoreWatch::stop() {
   if (!thread_.joinable()) return;
-  // When that fails the store has failed, and the thread knows.
-  (void)client_->set(keyOf(contract_.machine), "", Deadline::after(kStopTimeout));
+  // When that fails the store has failed, or does not answer.
+  if (!client_->set(keyOf(contract_.machine), "", Deadline::after(kStopTimeout)).ok()) watching_->interrupt();
   thread_.join();
   watching_->farewell();
-  watching_.reset();
 }
 
 }  // namespace farhop::runtime

@@ -45,6 +45,7 @@ WorkerGroup::~WorkerGroup() {
   close(absl::CancelledError("the worker group is closed"));
   // It has to outlast what is still to be told.
   losses_.shutdown();
+  leaveStore();
   stopWatching();
 }
 
@@ -54,9 +55,13 @@ absl::Status WorkerGroup::meet(Deadline deadline) {
   rpc::reachStage("group/store");
   absl::StatusOr<StoreMeeting> meeting = meetAtStore(contract_, masters_, monitor_, deadline);
   if (!meeting.ok()) return culpritOr(meeting.status());
-  client_ = std::move(meeting->client);
+  {
+    std::lock_guard lock(mutex_);
+    client_ = std::move(meeting->client);
+  }
   auto watch = std::make_shared<StoreWatch>(contract_, meeting->master, client_.get(), monitor_);
   watch->start(std::move(meeting->watching), deadline);
+  rpc::reachStage("group/watching");
   {
     std::lock_guard lock(mutex_);
     watch_ = std::move(watch);
@@ -85,7 +90,10 @@ absl::Status WorkerGroup::join(Deadline deadline) {
   stopWatching();
   FARHOP_RETURN_IF_ERROR(collectives_->barrierGroup(deadline));
   client_->farewell();
-  client_.reset();
+  {
+    std::lock_guard lock(mutex_);
+    client_.reset();
+  }
   server_.reset();
   return absl::OkStatus();
 }
@@ -116,6 +124,15 @@ absl::StatusOr<FileDescriptor> WorkerGroup::listenAsMaster() {
   return absl::AlreadyExistsError(absl::StrCat("the meeting point of group ", contract_.proc, ": the ports ", taken,
                                                " of ", contract_.masterAddr, " are all in use; submit the job again, or "
                                                "set the FARHOP_* variables with a port of your own"));
+}
+
+void WorkerGroup::leaveStore() {
+  std::shared_ptr<rpc::StoreClient> client;
+  {
+    std::lock_guard lock(mutex_);
+    client = client_;
+  }
+  if (client != nullptr) client->interrupt();
 }
 
 absl::Status WorkerGroup::serveStore() {

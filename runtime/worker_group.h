@@ -62,6 +62,9 @@ class WorkerGroup {
   // The agent's counted farewell.
   absl::Status farewell(Deadline deadline);
 
+  // Ends whatever waits for the store while the group meets; for a failure with a store that does not answer.
+  void leaveStore();
+
   // Closes everything; the peers see this process as lost unless it has said farewell. Idempotent. Not from
   // one of the agent's threads.
   void close(const absl::Status& reason);
@@ -85,8 +88,8 @@ class WorkerGroup {
 
   Executor losses_{"farhop/losses", 1};  // records what the agent's threads only post
   std::unique_ptr<rpc::StoreServer> server_;
-  std::unique_ptr<rpc::StoreClient> client_;
-  std::shared_ptr<StoreWatch> watch_;  // set and reset under mutex_
+  std::shared_ptr<rpc::StoreClient> client_;  // set and reset under mutex_
+  std::shared_ptr<StoreWatch> watch_;         // set and reset under mutex_
   mutable std::mutex mutex_;
   std::unique_ptr<rpc::Agent> agent_;  // set once, under mutex_
   bool toldStore_ = false;             // guarded by mutex_

@@ -12,7 +12,8 @@ BatchStream::BatchStream(std::shared_ptr<const PartitionedGraph> graph, rpc::Age
       options_(options),
       metrics_(std::move(metrics)),
       // One request's time per hop, one more for the sampling itself.
-      batchTimeout_(sampling.requestTimeout * (sampling.fanouts.size() + 1 + static_cast<size_t>(options.requestsBeforeHops))),
+      batchTimeout_(sampling.requestTimeout * (BatchSampler::timeoutsPerBatch(sampling) + 1 +
+                                               static_cast<size_t>(options.requestsBeforeHops))),
       // As many as exist at once: those ahead, and a few in the consumer's hands.
       pool_(std::make_shared<BatchPool>(static_cast<size_t>(std::max(1, options.threads * options.batchesUnderWay)) + 2)),
       executor_("farhop-sample", options.threads),
@@ -29,7 +30,7 @@ BatchStream::~BatchStream() {
 void BatchStream::start(uint64_t epoch, uint64_t firstStep) {
   std::unique_lock lock(mutex_);
   drain(&lock);
-  timedOut_ = false;
+  timedOut_ = outOfMemory_ = false;
   epoch_ = epoch;
   nextToStart_ = nextToReturn_ = firstStep;
   lastStep_ = dealer_.numSteps();
@@ -45,24 +46,39 @@ void BatchStream::drain(std::unique_lock<std::mutex>* lock) {
 void BatchStream::startMore() {
   while (nextToStart_ < lastStep_ && !idle_.empty() &&
          nextToStart_ - nextToReturn_ < static_cast<uint64_t>(options_.threads * options_.batchesUnderWay)) {
-    std::unique_ptr<BatchWorkspace> workspace = std::move(idle_.back());
+    SharedWorkspace workspace;
+    try {
+      workspace = std::make_shared<std::unique_ptr<BatchWorkspace>>(std::move(idle_.back()));
+      launch(epoch_, nextToStart_, workspace);
+    } catch (const std::bad_alloc&) {
+      if (workspace != nullptr) idle_.back() = std::move(*workspace);
+      outOfMemory_ = true;
+      return;
+    }
     idle_.pop_back();
+    ++nextToStart_;
     ++underWay_;
-    launch(epoch_, nextToStart_++, std::move(workspace));
   }
 }
 
-void BatchStream::launch(uint64_t epoch, uint64_t step, std::unique_ptr<BatchWorkspace> owned) {
-  auto workspace = std::make_shared<std::unique_ptr<BatchWorkspace>>(std::move(owned));
+void BatchStream::launch(uint64_t epoch, uint64_t step, const SharedWorkspace& workspace) {
   executor_.post([this, epoch, step, workspace] {
-    BatchRequest request{epoch, step, dealer_.batchNumber(step), dealer_.nodeType(), dealer_.seeds(epoch, step)};
-    using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
-    Task<Result> task = options_.make
-                            ? options_.make(&sampler_, std::move(request), workspace->get(), pool_->take())
-                            : sampler_.sample(std::move(request), workspace->get(), pool_->take());
-    startTask<Result>(std::move(task), [this, step, workspace](Result result) {
-      finish(step, std::move(*workspace), std::move(result));
-    });
+    try {
+      begin(epoch, step, workspace);
+    } catch (const std::bad_alloc&) {
+      // Nothing has begun: from its first step on a task keeps what is thrown to itself.
+      finish(step, std::move(*workspace), absl::ResourceExhaustedError(absl::StrCat("out of memory for the batch of step ", step)));
+    }
+  });
+}
+
+void BatchStream::begin(uint64_t epoch, uint64_t step, const SharedWorkspace& workspace) {
+  BatchRequest request{epoch, step, dealer_.batchNumber(step), dealer_.nodeType(), dealer_.seeds(epoch, step)};
+  using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
+  Task<Result> task = options_.make ? options_.make(&sampler_, std::move(request), workspace->get(), pool_->take())
+                                    : sampler_.sample(std::move(request), workspace->get(), pool_->take());
+  startTask<Result>(std::move(task), [this, step, workspace](Result result) {
+    finish(step, std::move(*workspace), std::move(result));
   });
 }
 
@@ -78,7 +94,11 @@ void BatchStream::finish(uint64_t step, std::unique_ptr<BatchWorkspace> workspac
   }
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(workspace));
-  ready_.emplace(step, std::move(result));
+  try {
+    ready_.emplace(step, std::move(result));
+  } catch (const std::bad_alloc&) {
+    outOfMemory_ = true;
+  }
   --underWay_;
   startMore();
   changed_.notify_all();  // under the lock: the consumer may destroy this as soon as it sees the change
@@ -88,7 +108,7 @@ absl::StatusOr<std::unique_ptr<SampledBatch>> BatchStream::next() {
   std::unique_lock lock(mutex_);
   if (nextToReturn_ >= lastStep_ && (timedOut_ || (underWay_ == 0 && ready_.empty()))) return nullptr;
   const uint64_t step = nextToReturn_;
-  const bool there = changed_.wait_for(lock, batchTimeout_, [&] { return ready_.count(step) > 0; });
+  const bool there = changed_.wait_for(lock, batchTimeout_, [&] { return ready_.count(step) > 0 || (outOfMemory_ && underWay_ == 0); });
   if (!there) {
     // The epoch is over; what is still under way is dropped when the next one starts.
     lastStep_ = nextToStart_;
@@ -96,6 +116,12 @@ absl::StatusOr<std::unique_ptr<SampledBatch>> BatchStream::next() {
     timedOut_ = true;
     return absl::DeadlineExceededError(absl::StrCat("batch of step ", step, " was not sampled within ",
                                                     batchTimeout_.count(), " ms"));
+  }
+  if (ready_.count(step) == 0) {
+    drain(&lock);
+    nextToReturn_ = lastStep_;
+    outOfMemory_ = false;
+    return absl::ResourceExhaustedError(absl::StrCat("out of memory for the batch of step ", step));
   }
   auto node = ready_.extract(step);
   ++nextToReturn_;

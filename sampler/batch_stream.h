@@ -49,7 +49,9 @@ class BatchStream {
 
  private:
   void startMore();  // mutex_ held
-  void launch(uint64_t epoch, uint64_t step, std::unique_ptr<BatchWorkspace> workspace);
+  using SharedWorkspace = std::shared_ptr<std::unique_ptr<BatchWorkspace>>;
+  void launch(uint64_t epoch, uint64_t step, const SharedWorkspace& workspace);
+  void begin(uint64_t epoch, uint64_t step, const SharedWorkspace& workspace);
   void finish(uint64_t step, std::unique_ptr<BatchWorkspace> workspace,
               absl::StatusOr<std::unique_ptr<SampledBatch>> result);
   void drain(std::unique_lock<std::mutex>* lock);
@@ -73,6 +75,7 @@ class BatchStream {
   uint64_t lastStep_ = 0;
   int underWay_ = 0;
   bool timedOut_ = false;
+  bool outOfMemory_ = false;  // a batch could not even be started, or handed over
 };
 
 }  // namespace farhop::sampler

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <utility>
+
+#include "base/log.h"
 
 namespace farhop::sampler {
 namespace {
@@ -53,7 +56,7 @@ struct FeaturePuller::Pull {
 
   std::mutex mutex;
   absl::Status status;  // guarded by mutex, as are streams[].next and
-  int underWay = 1;     // chunks, and one for pull() itself
+  int underWay = 0;     // shares
 
   // Drops one share; runs `done` with the last.
   void release(const absl::Status& result) {
@@ -62,7 +65,27 @@ struct FeaturePuller::Pull {
       if (status.ok()) status = result;
       if (--underWay > 0) return;
     }
-    done(status);
+    try {
+      done(status);
+    } catch (const std::exception& error) {
+      FARHOP_LOG(ERROR) << "what was to follow a pull of features failed: " << error.what();
+    }
+  }
+};
+
+// A chunk's part in its pull, or pull()'s own: it ends with the last who holds it, whatever made that one give up, so
+// that a pull always ends.
+struct FeaturePuller::Share {
+  std::shared_ptr<Pull> pull;
+  absl::Status status = absl::ResourceExhaustedError("pulling features: given up, most likely for want of memory");
+
+  ~Share() {
+    if (pull != nullptr) pull->release(status);
+  }
+  // Under the pull's lock, or while nobody else has the pull.
+  void join(const std::shared_ptr<Pull>& joined) {
+    pull = joined;
+    ++pull->underWay;
   }
 };
 
@@ -80,6 +103,8 @@ void FeaturePuller::pull(PullRequest request, std::function<void(absl::Status)> 
   auto pull = std::make_shared<Pull>();
   pull->request = std::move(request);
   pull->done = std::move(done);
+  Share own;
+  own.join(pull);
   const partition::PartitionBook& book = graph_->book();
   const int type = pull->request.nodeType;
 
@@ -130,11 +155,12 @@ void FeaturePuller::pull(PullRequest request, std::function<void(absl::Status)> 
   }
   metrics_->ownRows.add(static_cast<double>(ownRows));
   metrics_->featureBytesRead.add(static_cast<double>(ownRows * totalRowBytes));
-  pull->release(status);
+  own.status = std::move(status);
 }
 
 void FeaturePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t streamIndex) {
   Pull::Stream& stream = pull->streams[streamIndex];
+  auto share = std::make_shared<Share>();
   size_t from, to;
   {
     std::lock_guard lock(pull->mutex);
@@ -142,7 +168,7 @@ void FeaturePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t streamI
     from = stream.next;
     to = std::min(stream.rows.size(), from + pull->chunkRows);
     stream.next = to;
-    ++pull->underWay;
+    share->join(pull);
   }
   FeatureRequest request;
   request.nodeType = static_cast<uint32_t>(pull->request.nodeType);
@@ -165,19 +191,19 @@ void FeaturePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t streamI
   metrics_->featureBytes.add(static_cast<double>(bytes));
   auto sink = std::make_shared<ChunkSink>(std::move(sizes));
   agent_->call(stream.machine, kFeatureMethod, std::move(arrays), pull->request.deadline, sink,
-               [this, pull, streamIndex, from, to, sink](absl::Status status) {
-                 // Copying rows is no work for a transport thread.
-                 executor_.post([this, pull, streamIndex, from, to, sink, status = std::move(status)] {
-                   finishChunk(pull, streamIndex, from, to, sink, status);
+               [this, share = std::move(share), streamIndex, from, to, sink](absl::Status status) mutable {
+                 // Copying rows is no work for a transport thread, nor is what follows the pull: the share goes along.
+                 executor_.post([this, share = std::move(share), streamIndex, from, to, sink, status = std::move(status)] {
+                   share->status = finishChunk(share->pull, streamIndex, from, to, *sink, status);
                  });
                });
 }
 
-void FeaturePuller::finishChunk(const std::shared_ptr<Pull>& pull, size_t streamIndex, size_t from, size_t to,
-                                const std::shared_ptr<rpc::ReplySink>& sink, const absl::Status& status) {
+absl::Status FeaturePuller::finishChunk(const std::shared_ptr<Pull>& pull, size_t streamIndex, size_t from, size_t to,
+                                        const rpc::ReplySink& sink, const absl::Status& status) {
   const Pull::Stream& stream = pull->streams[streamIndex];
   if (status.ok()) {
-    const std::vector<rpc::Bytes>& arrays = static_cast<const ChunkSink&>(*sink).arrays;
+    const std::vector<rpc::Bytes>& arrays = static_cast<const ChunkSink&>(sink).arrays;
     for (size_t t = 0; t < pull->request.targets.size(); ++t) {
       const size_t rowBytes = pull->rowBytes[t];
       const std::byte* source = arrays[t].data();
@@ -188,8 +214,7 @@ void FeaturePuller::finishChunk(const std::shared_ptr<Pull>& pull, size_t stream
     metrics_->remoteRows.add(static_cast<double>(to - from));
     startChunk(pull, streamIndex);
   }
-  pull->release(status.ok() ? status
-                            : annotate(status, absl::StrCat("pulling features from machine ", stream.machine)));
+  return status.ok() ? status : annotate(status, absl::StrCat("pulling features from machine ", stream.machine));
 }
 
 }  // namespace farhop::sampler

@@ -47,9 +47,10 @@ class FeaturePuller {
 
  private:
   struct Pull;
+  struct Share;
   void startChunk(const std::shared_ptr<Pull>& pull, size_t stream);
-  void finishChunk(const std::shared_ptr<Pull>& pull, size_t stream, size_t from, size_t to,
-                   const std::shared_ptr<rpc::ReplySink>& sink, const absl::Status& status);
+  absl::Status finishChunk(const std::shared_ptr<Pull>& pull, size_t stream, size_t from, size_t to,
+                           const rpc::ReplySink& sink, const absl::Status& status);
 
   std::shared_ptr<const PartitionedGraph> graph_;
   rpc::Agent* agent_;

@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<rpc::OutArray>> gatherReply(const FeatureRequest& req
     rpc::Bytes gathered = rpc::Bytes::allocate(rowBytes * request.rows.size());
     size_t at = 0;
     for (const FeatureRun& run : request.runs) {
-      FARHOP_ASSIGN_OR_RETURN(const partition::FeatureTable table,
+      FARHOP_ASSIGN_OR_RETURN(const OwnTable table,
                               ownTable(graph, type, feature, static_cast<int>(run.partition)));
       gatherRows(table, std::span(request.rows).subspan(at, run.count), {}, gathered.data() + at * rowBytes);
       at += run.count;
@@ -72,9 +72,9 @@ absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> 
   if (request.nodeType >= graph.schema().nodeTypes.size()) return malformed("node type");
   const int type = static_cast<int>(request.nodeType);
   for (uint32_t feature : request.features) {
-    if (feature != kOriginalIdFeature && feature >= graph.schema().nodeTypes[type].features.size()) {
-      return malformed("feature index");
-    }
+    const bool known = feature == kOriginalIdFeature || feature < graph.schema().nodeTypes[type].features.size() ||
+                       graph.jobFeatures().known(type, feature);
+    if (!known) return malformed("feature index");
   }
   uint64_t total = 0;
   for (const FeatureRun& run : request.runs) {
@@ -102,30 +102,40 @@ absl::StatusOr<uint32_t> featureIndex(const PartitionedGraph& graph, int nodeTyp
     absl::StrAppend(&known, "'", type.features[i].name, "', ");
   }
   if (name == kOriginalIdName) return kOriginalIdFeature;
+  const absl::StatusOr<uint32_t> ofJob = graph.jobFeatures().find(nodeType, name);
+  if (ofJob.ok() || !absl::IsNotFound(ofJob.status())) return ofJob;
+  for (const std::string& other : graph.jobFeatures().names(nodeType)) absl::StrAppend(&known, "'", other, "', ");
   return absl::NotFoundError(absl::StrCat("node type '", type.name, "' has no feature '", name, "'; it has ", known,
                                           "'", kOriginalIdName, "'"));
 }
 
 partition::FeatureSpec featureSpec(const PartitionedGraph& graph, int nodeType, uint32_t feature) {
   if (feature == kOriginalIdFeature) return {kOriginalIdName, DType::kInt64, {}};
+  if (feature >= JobFeatures::kFirstIndex) return graph.jobFeatures().spec(feature);
   return graph.schema().nodeTypes[nodeType].features[feature];
 }
 
-absl::StatusOr<partition::FeatureTable> ownTable(const PartitionedGraph& graph, int nodeType, uint32_t feature,
-                                                 int partition) {
+absl::StatusOr<OwnTable> ownTable(const PartitionedGraph& graph, int nodeType, uint32_t feature, int partition) {
   const partition::GraphShard& shard = *graph.shard(partition);
+  OwnTable table;
   if (feature == kOriginalIdFeature) {
     const std::span<const uint64_t> ids = shard.originalIds(nodeType);
-    return partition::FeatureTable{featureSpec(graph, nodeType, feature), ids.size(),
-                                   reinterpret_cast<const std::byte*>(ids.data())};
+    table.spec = featureSpec(graph, nodeType, feature);
+    table.rows = ids.size();
+    table.data = reinterpret_cast<const std::byte*>(ids.data());
+    return table;
+  }
+  if (feature >= JobFeatures::kFirstIndex) {
+    return graph.jobFeatures().table(feature, partition, graph.book().count(nodeType, partition));
   }
   const partition::NodeType& type = graph.schema().nodeTypes[nodeType];
-  const partition::FeatureTable* table = shard.nodeFeature(nodeType, type.features[feature].name);
-  if (table == nullptr) {
+  const partition::FeatureTable* stored = shard.nodeFeature(nodeType, type.features[feature].name);
+  if (stored == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("partition ", partition, " has no feature '",
                                                       type.features[feature].name, "' of node type '", type.name, "'"));
   }
-  return *table;
+  static_cast<partition::FeatureTable&>(table) = *stored;
+  return table;
 }
 
 void gatherRows(const partition::FeatureTable& table, std::span<const uint32_t> rows, std::span<const uint32_t> slots,

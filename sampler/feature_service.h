@@ -2,7 +2,7 @@
 //
 // Request arrays, little-endian:
 //   0  FeatureRequestHeader
-//   1  u32 feature indices (into the node type's features)
+//   1  u32 feature indices (into the node type's features, kOriginalIdFeature, or of the job's own: job_features.h)
 //   2  FeatureRun[N]: (partition, count): whose rows follow
 //   3  u32 local indices in run order
 // Reply: one array per feature, rows in request order, packed.
@@ -44,15 +44,15 @@ absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> 
 inline constexpr uint32_t kOriginalIdFeature = 0xFFFFFFFF;
 inline constexpr char kOriginalIdName[] = "original_id";
 
-// The index of a node type's feature by name, kOriginalIdName included; NotFound lists those that exist.
+// The index of a node type's feature by name, kOriginalIdName and the job's own included; NotFound lists those that
+// exist.
 absl::StatusOr<uint32_t> featureIndex(const PartitionedGraph& graph, int nodeType, const std::string& name);
 // What a feature index means; the index must be valid.
 partition::FeatureSpec featureSpec(const PartitionedGraph& graph, int nodeType, uint32_t feature);
 
-// The table of one own partition, or FailedPrecondition when the store's partition lacks it. Borrows the
-// graph's mapping.
-absl::StatusOr<partition::FeatureTable> ownTable(const PartitionedGraph& graph, int nodeType, uint32_t feature,
-                                                 int partition);
+// The table of one own partition, or FailedPrecondition when the store's partition lacks it, or the job has it no more.
+// Borrows the graph's mapping, or what the result owns: keep it while its rows are read.
+absl::StatusOr<OwnTable> ownTable(const PartitionedGraph& graph, int nodeType, uint32_t feature, int partition);
 
 // Copies rows `rows[i]` of `table` to destination + slots[i] * rowBytes (slots empty: i). Prefetches.
 void gatherRows(const partition::FeatureTable& table, std::span<const uint32_t> rows, std::span<const uint32_t> slots,

@@ -10,7 +10,9 @@
 #include "base/status.h"
 #include "partition/graph_store.h"
 #include "sampler/edge_weights.h"
+#include "sampler/job_features.h"
 #include "sampler/kernels.h"
+#include "sampler/neighbor_index.h"
 
 namespace farhop::sampler {
 
@@ -49,6 +51,11 @@ class PartitionedGraph {
   // Checked weights and tables of the own partitions by a feature that checkWeight() accepts. Made at the first call
   // and kept; until then they cost nothing. InvalidArgument naming file and row for a weight that is none.
   EdgeWeightsCache::Result edgeWeights(int relation, uint32_t feature) const;
+  // Who is whose neighbour in the own partitions of a relation, by gid. Made at the first call and kept.
+  NeighborIndexCache::Result neighborIndex(int relation) const;
+
+  // What the job adds to the store's node features; the rest of the graph stays as it was opened.
+  JobFeatures& jobFeatures() const { return *jobFeatures_; }
 
   // Key parts of names: hash of "source:name:destination", hash of the type's name.
   uint64_t relationHash(int relation) const { return relationHashes_[relation]; }
@@ -64,6 +71,8 @@ class PartitionedGraph {
   std::vector<uint64_t> relationHashes_;
   std::vector<uint64_t> typeHashes_;
   EdgeWeightsCache weights_;
+  NeighborIndexCache indexes_;
+  std::unique_ptr<JobFeatures> jobFeatures_ = std::make_unique<JobFeatures>();
 };
 
 }  // namespace farhop::sampler

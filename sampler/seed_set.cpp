@@ -91,4 +91,28 @@ absl::StatusOr<SeedSet> seedSetOfIds(const PartitionedGraph& graph, const std::v
   return set;
 }
 
+absl::StatusOr<SeedSet> seedSetOfNodes(const PartitionedGraph& graph, int nodeType, Deal deal) {
+  SeedSet set;
+  set.nodeType = nodeType;
+  set.name = "nodes";
+  if (deal == Deal::kGlobal) {
+    FARHOP_ASSIGN_OR_RETURN(const auto gidOf, graph.store().gidsByOriginalId(nodeType));
+    set.all.assign(gidOf.begin(), gidOf.end());
+    FARHOP_RETURN_IF_ERROR(checkGids(graph, set.all, nodeType));
+    return set;
+  }
+  set.perMachine.assign(static_cast<size_t>(graph.machines()), 0);
+  std::vector<std::pair<uint64_t, uint64_t>> own;  // original id, gid
+  for (int k = 0; k < graph.book().numPartitions(); ++k) {
+    set.perMachine[graph.owner(k)] += graph.book().count(nodeType, k);
+    if (!graph.isOwn(k)) continue;
+    const std::span<const uint64_t> ids = graph.shard(k)->originalIds(nodeType);
+    for (uint64_t row = 0; row < ids.size(); ++row) own.emplace_back(ids[row], graph.book().begin(nodeType, k) + row);
+  }
+  std::sort(own.begin(), own.end());
+  set.own.reserve(own.size());
+  for (const auto& [originalId, gid] : own) set.own.push_back(gid);
+  return set;
+}
+
 }  // namespace farhop::sampler

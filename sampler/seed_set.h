@@ -19,4 +19,7 @@ absl::StatusOr<SeedSet> seedSetOfSplit(const PartitionedGraph& graph, const std:
 absl::StatusOr<SeedSet> seedSetOfIds(const PartitionedGraph& graph, const std::vector<int64_t>& originalIds,
                                      int nodeType, Deal deal);
 
+// All nodes of a type, ascending by original id. kByOwner reads the own partitions; kGlobal the id map.
+absl::StatusOr<SeedSet> seedSetOfNodes(const PartitionedGraph& graph, int nodeType, Deal deal);
+
 }  // namespace farhop::sampler

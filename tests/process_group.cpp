@@ -142,6 +142,16 @@ void ProcessGroup::readResult(Child& child) {
   }
 }
 
+bool ProcessGroup::awaitEnd(int index, std::chrono::milliseconds timeout) {
+  Child& child = children_[static_cast<size_t>(index)];
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (!child.reaped && !reap(child, false)) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
 std::vector<ChildResult> ProcessGroup::wait(std::chrono::milliseconds timeout) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   for (;;) {

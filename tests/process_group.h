@@ -42,6 +42,9 @@ class ProcessGroup {
   // Blocks until child `index` has written a line `text` with signalLine(); false at the deadline.
   bool awaitLine(int index, const std::string& text, std::chrono::milliseconds timeout);
 
+  // Blocks until child `index` has ended; false at the deadline.
+  bool awaitEnd(int index, std::chrono::milliseconds timeout);
+
   // Waits for all, at most `timeout` from now; then kills what still runs.
   std::vector<ChildResult> wait(std::chrono::milliseconds timeout);
 

@@ -6,7 +6,7 @@ if(NOT FARHOP_WITH_TORCH)
   return()
 endif()
 
-add_executable(api_trainer multiproc/api_trainer.cpp)
+add_executable(api_trainer multiproc/api_trainer.cpp multiproc/api_walk_checks.cpp)
 set_target_properties(api_trainer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/multiproc)
 target_link_libraries(api_trainer PRIVATE Farhop::farhop)
 target_include_directories(api_trainer SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
@@ -18,6 +18,18 @@ target_compile_definitions(whole_job_test PRIVATE
   FARHOP_PROGRAM="$<TARGET_FILE:farhop>" API_TRAINER="$<TARGET_FILE:api_trainer>")
 add_dependencies(whole_job_test farhop api_trainer)
 
+add_executable(inference_trainer multiproc/inference_trainer.cpp)
+set_target_properties(inference_trainer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/multiproc)
+target_link_libraries(inference_trainer PRIVATE Farhop::farhop)
+target_include_directories(inference_trainer SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
+farhop_flags(inference_trainer)
+
+farhop_test(multiproc/inference_test.cpp LIBS farhop_fixture_graphs nlohmann_json::nlohmann_json
+            EXTRA multiproc/farhop_process.cpp TIMEOUT 300)
+target_compile_definitions(inference_test PRIVATE
+  FARHOP_PROGRAM="$<TARGET_FILE:farhop>" INFERENCE_TRAINER="$<TARGET_FILE:inference_trainer>")
+add_dependencies(inference_test farhop inference_trainer)
+
 # Installs into a directory of its own, builds a user's project against that, and runs it.
 farhop_test(consumer/consumer_test.cpp LIBS farhop_partition farhop_fixture_graphs TIMEOUT 300)
 target_compile_definitions(consumer_test PRIVATE
@@ -26,7 +38,7 @@ add_dependencies(consumer_test farhop farhop_shared)
 
 # The example, on a small graph; and the whole quickstart, which takes minutes.
 add_test(NAME multiproc.sage COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/multiproc/sage_test.py
-                                     $<TARGET_FILE:farhop> $<TARGET_FILE:farhop-sage>)
+                                     $<TARGET_FILE:farhop> $<TARGET_FILE:farhop-sage> $<TARGET_FILE:farhop-sgc>)
 set_tests_properties(multiproc.sage PROPERTIES LABELS multiproc TIMEOUT 240)
 add_test(NAME consumer.quickstart COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/consumer/quickstart_test.py)
 set_tests_properties(consumer.quickstart PROPERTIES LABELS "consumer;full" TIMEOUT 1800)

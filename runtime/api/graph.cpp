@@ -91,9 +91,9 @@ int64_t Graph::numClasses() const { return core_->graph->store().manifest().numC
 
 std::vector<std::string> Graph::features(const std::string& nodeType) const {
   std::vector<std::string> names;
-  for (const auto& feature : core_->graph->schema().nodeTypes[core_->nodeType(nodeType)].features) {
-    names.push_back(feature.name);
-  }
+  const int type = core_->nodeType(nodeType);
+  for (const auto& feature : core_->graph->schema().nodeTypes[type].features) names.push_back(feature.name);
+  for (std::string& name : core_->graph->jobFeatures().names(type)) names.push_back(std::move(name));
   return names;
 }
 
@@ -146,6 +146,16 @@ Seeds Graph::seeds(const torch::Tensor& originalIds, const std::string& nodeType
                                                             seeds.nodeType_, "' has ", count, " nodes"));
     }
   }
+  return seeds;
+}
+
+Seeds Graph::nodes(const std::string& nodeType) const {
+  const partition::NodeType& type = core_->graph->schema().nodeTypes[core_->nodeType(nodeType)];
+  Seeds seeds;
+  seeds.name_ = "nodes";
+  seeds.nodeType_ = type.name;
+  seeds.count_ = static_cast<int64_t>(type.count);
+  seeds.isAll_ = true;
   return seeds;
 }
 

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,7 @@ struct GraphCore {
   std::shared_ptr<const std::atomic<bool>> left;  // the runtime has left the job; session is closed
   std::shared_ptr<const sampler::PartitionedGraph> graph;
   std::shared_ptr<sampler::SamplerMetrics> metrics;
+  std::chrono::milliseconds collectiveTimeout{0};
   std::unique_ptr<sampler::FeaturePuller> puller;
   std::unique_ptr<sampler::EdgePuller> edgePuller;
 

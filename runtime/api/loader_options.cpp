@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "runtime/api/status_error.h"
+#include "runtime/api/walk_options.h"
 
 namespace farhop::api {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 std::vector<std::vector<int64_t>> fanoutsByHop(const GraphCore& core, const NeighborLoaderOptions& options) {
   size_t hops = options.fanouts.size();
   if (hops == 0 && !options.fanoutsByRelation.empty()) hops = options.fanoutsByRelation.begin()->second.size();
+  if (hops == 0 && options.subgraph == Subgraph::kInduced) return {};
   if (hops == 0) refuse("fanouts is empty; give one number per hop, e.g. {15, 10}");
   const size_t relations = core.graph->schema().relations.size();
   const std::vector<int64_t> common = options.fanouts.empty() ? std::vector<int64_t>(hops, 0) : options.fanouts;
@@ -64,17 +66,27 @@ std::vector<sampler::RelationKind> kindsOf(const GraphCore& core, const Neighbor
 
 }  // namespace
 
-sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLoaderOptions& options) {
+sampler::SamplingOptions commonSamplingOptions(const NeighborLoaderOptions& options) {
   if (options.samplerThreads < 1) refuse(absl::StrCat("samplerThreads is ", options.samplerThreads, "; at least 1"));
   if (options.batchesUnderWay < 1) refuse(absl::StrCat("batchesUnderWay is ", options.batchesUnderWay, "; at least 1"));
   if (options.requestTimeout.count() < 1) refuse("requestTimeout must be at least 1 ms");
   sampler::SamplingOptions sampling;
-  sampling.fanouts = fanoutsByHop(core, options);
-  sampling.kinds = kindsOf(core, options, sampling.fanouts);
-  sampling.expand = options.expand == Expand::kAll ? sampler::Expand::kAll : sampler::Expand::kNew;
   sampling.seed = options.seed;
   sampling.edgeIds = options.edgeIds;
   sampling.requestTimeout = options.requestTimeout;
+  return sampling;
+}
+
+sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLoaderOptions& options) {
+  sampler::SamplingOptions sampling = commonSamplingOptions(options);
+  sampling.fanouts = fanoutsByHop(core, options);
+  sampling.subgraph = options.subgraph == Subgraph::kInduced ? sampler::Subgraph::kInduced : sampler::Subgraph::kSampled;
+  if (options.importance) {
+    sampling.importance = importanceOptions(core, options);
+    return sampling;
+  }
+  sampling.kinds = kindsOf(core, options, sampling.fanouts);
+  sampling.expand = options.expand == Expand::kAll ? sampler::Expand::kAll : sampler::Expand::kNew;
   return sampling;
 }
 
@@ -107,6 +119,7 @@ uint64_t fingerprint(const GraphCore& core, const sampler::SamplingOptions& samp
     if (kind.kind == sampler::DrawKind::kUniform) continue;
     key = combineKey(combineKey(combineKey(key, r), static_cast<uint64_t>(kind.kind)), kind.weight);
   }
+  key ^= walkFingerprint(sampling);
   if (sampling.expand == sampler::Expand::kAll) key = combineKey(key, hashName("expand all"));
   for (uint64_t part : {sampling.seed, uint64_t{sampling.edgeIds}, deal.batchSize, uint64_t{deal.shuffle},
                         static_cast<uint64_t>(deal.deal), static_cast<uint64_t>(deal.tail),

@@ -17,6 +17,8 @@
 #include "sampler/edge_lookup.h"
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
+#include "sampler/subgraph_wire.h"
+#include "sampler/walk_service.h"
 
 namespace farhop {
 
@@ -179,6 +181,7 @@ Graph Runtime::openGraph(const std::string& directory) {
     core->left = impl_->left;
     core->graph = *opened;
     core->metrics = impl_->metrics;
+    core->collectiveTimeout = impl_->options.collectiveTimeout;
     core->puller = std::make_unique<sampler::FeaturePuller>(*opened, impl_->session->agent(), impl_->metrics,
                                                             kFeatureReplyBytes);
     const auto edgeReader = std::make_shared<const sampler::EdgeReader>(*opened);
@@ -186,6 +189,8 @@ Graph Runtime::openGraph(const std::string& directory) {
                                                              kFeatureReplyBytes);
     if (rpc::Agent* agent = impl_->session->agent()) {
       sampler::registerNeighborService(agent, *opened);
+      sampler::registerWalkService(agent, *opened);
+      sampler::registerSubgraphService(agent, *opened);
       sampler::registerEdgeLookup(agent, *opened);
       // A single row may be larger than a chunk; beyond that the agent's own message limit holds.
       sampler::registerFeatureService(agent, *opened, impl_->metrics, size_t{256} << 20);

@@ -249,6 +249,14 @@ TEST_P(AgentContract, CarriesAHandlersFailure_WithItsPeer) {
   EXPECT_THAT(std::string(unknown.status.message()), HasSubstr("99"));
 }
 
+TEST_P(AgentContract, FailsTheRequest_WhenItsHandlerRunsOutOfMemory) {
+  auto agents = group(2);
+  agents[0]->handle(1, [](Request, Responder) { throw std::bad_alloc(); });
+  agents[0]->handle(2, [](Request, Responder responder) { responder.reply({}); });
+  EXPECT_EQ(callNow(*agents[1], 0, 1, {}).status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(callNow(*agents[1], 0, 2, {}).status.ok());
+}
+
 TEST_P(AgentContract, EndsTheCall_WhenItsSinkRefuses) {
   class Refusing : public ReplySink {
    public:

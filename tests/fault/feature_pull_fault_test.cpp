@@ -68,6 +68,32 @@ TEST_F(FeaturePull, NamesTheLostOwner_AndServesTheRest) {
   EXPECT_EQ(bytes.size(), 2 * 4 * sizeof(float));
 }
 
+TEST_F(FeaturePull, IsAnError_WhenAnOwnerRunsOutOfMemory) {
+  SamplingCluster cluster(directory_ / "store", 3, rpc::TransportKind::kInProcess);
+  cluster.machine(1).agent->handle(sampler::kFeatureMethod, [](rpc::Request, rpc::Responder) { throw std::bad_alloc(); });
+  std::vector<float> rows;
+  const absl::Status status = pullAll(cluster, Deadline::after(milliseconds(20'000)), &rows);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_NE(std::string(status.message()).find("machine 1"), std::string::npos) << status;
+}
+
+TEST_F(FeaturePull, GoesOnServing_WhenWhatFollowsAPullThrows) {
+  SamplingCluster cluster(directory_ / "store", 3, rpc::TransportKind::kInProcess);
+  const uint64_t remote = cluster.store().book().begin(0, 1);
+  std::vector<float> row(4);
+  sampler::PullRequest request;
+  request.gids = std::span(&remote, 1);
+  request.targets = {{*sampler::featureIndex(*cluster.machine(0).graph, 0, "x"), reinterpret_cast<std::byte*>(row.data())}};
+  request.deadline = Deadline::after(milliseconds(20'000));
+  std::promise<void> done;
+  cluster.machine(0).puller->pull(std::move(request), [&](const absl::Status&) {
+    done.set_value();
+    throw std::bad_alloc();
+  });
+  done.get_future().get();
+  EXPECT_TRUE(pullAll(cluster, Deadline::after(milliseconds(20'000)), &row).ok());
+}
+
 TEST_F(FeaturePull, EndsAtItsDeadline) {
   SamplingCluster cluster(directory_ / "store", 3, rpc::TransportKind::kInProcess);
   std::vector<float> rows;

@@ -172,23 +172,49 @@ TEST(StageKillOfAMaster, BetweenTheTwoConnectionsToItsStore_EndsTheMember) {
 // A process that is in the middle of meeting its store when its machine loses another one tells the store's others
 // whom, before its own connections end.
 TEST(StageKillOfAClient, WhileItsHubIsMeeting_IsNotTakenForTheHubs) {
-  SessionJob job(2, 2, "stage-half");
+  // Half connected, and connected but not yet able to tell.
+  for (const std::string stage : {"watch/connecting", "group/watching"}) {
+    SCOPED_TRACE(stage);
+    SessionJob job(2, 2, "stage-half");
+    ProcessGroup group(4, [&](int rank) -> std::string {
+      job.reportStages(rank == 2 ? stage : rank == 3 ? "channel/hello" : "");
+      return describeFailure(Session::start(job.contract(rank), quickOptions()).status());
+    });
+    job.releasePorts();
+    ASSERT_TRUE(group.awaitLine(2, "at " + stage, kPatience));
+    ASSERT_TRUE(group.awaitLine(3, "at channel/hello", kPatience));
+    ASSERT_TRUE(group.awaitLine(0, "at group/met", kPatience));
+    ASSERT_TRUE(group.awaitLine(1, "at group/met", kPatience));
+    group.kill(3, SIGKILL);
+    const auto begin = Clock::now();
+    std::this_thread::sleep_for(milliseconds(100));  // rank 2 knows
+    job.release();
+    const std::vector<ChildResult> results = group.wait(milliseconds(10'000));
+    EXPECT_LT(Clock::now() - begin, kMostAfterKill);
+    for (size_t rank : {0, 1, 2}) EXPECT_THAT(results[rank].text, ::testing::StartsWith("machine 1 process 1 (")) << rank;
+    EXPECT_EQ(job.leftovers(), "");
+  }
+}
+
+// A master that hangs is no peer that died: but nobody waits for it who has to end for another's death.
+TEST(StageKillOfAClient, WhileItsGroupsStoreDoesNotAnswer_EndsItsNeighbour) {
+  SessionJob job(2, 2, "stage-stopped");
   ProcessGroup group(4, [&](int rank) -> std::string {
-    job.reportStages(rank == 2 ? "watch/connecting" : rank == 3 ? "channel/hello" : "");
+    job.reportStages(rank == 2 ? "group/listening" : "");
     return describeFailure(Session::start(job.contract(rank), quickOptions()).status());
   });
   job.releasePorts();
-  ASSERT_TRUE(group.awaitLine(2, "at watch/connecting", kPatience));
-  ASSERT_TRUE(group.awaitLine(3, "at channel/hello", kPatience));
-  ASSERT_TRUE(group.awaitLine(0, "at group/met", kPatience));
-  ASSERT_TRUE(group.awaitLine(1, "at group/met", kPatience));
-  group.kill(3, SIGKILL);
-  const auto begin = Clock::now();
-  std::this_thread::sleep_for(milliseconds(100));  // rank 2 knows
+  ASSERT_TRUE(group.awaitLine(2, "at group/listening", kPatience));
+  for (int rank : {0, 1, 3}) ASSERT_TRUE(group.awaitLine(rank, "at group/met", kPatience)) << rank;
+  group.kill(0, SIGSTOP);
   job.release();
-  const std::vector<ChildResult> results = group.wait(milliseconds(10'000));
+  std::this_thread::sleep_for(milliseconds(100));  // rank 2 waits for its store
+  const auto begin = Clock::now();
+  group.kill(3, SIGKILL);
+  EXPECT_TRUE(group.awaitEnd(2, milliseconds(10'000)));
   EXPECT_LT(Clock::now() - begin, kMostAfterKill);
-  for (size_t rank : {0, 1, 2}) EXPECT_THAT(results[rank].text, ::testing::StartsWith("machine 1 process 1 (")) << rank;
+  group.kill(0, SIGKILL);
+  EXPECT_THAT(group.wait(milliseconds(10'000))[2].text, ::testing::StartsWith("machine 1 process 1 ("));
   EXPECT_EQ(job.leftovers(), "");
 }
 

@@ -29,6 +29,7 @@ class StoreChecksums : public ::testing::Test {
     testing::FixtureOptions options;
     options.heterogeneous = true;
     options.addReverse = true;
+    options.edgeTimes = options.declaredWeights = options.edgeSplits = true;
     options.nodes = 30;
     options.edges = 100;
     testing::writeFixtureStore(options, kParts, path_);
@@ -73,7 +74,7 @@ TEST_F(StoreChecksums, PassOnASoundStore) {
 TEST_F(StoreChecksums, FindAFlippedBitInAnyFile_AndNameIt) {
   size_t bit = 1;
   for (const auto& [name, file] : store_->manifest().files) {
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 2; ++i) {
       withFlippedBit(name, bit, [&, path = name] {
         const absl::Status status = check(all_);
         EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
@@ -118,8 +119,8 @@ TEST_F(StoreChecksums, LeaveOutFeaturesAndNothingElse_WhenAsked) {
     features += isFeatureFile(name);
     withFlippedBit(name, 4000, [&, path = name] { EXPECT_EQ(check(all_, false).ok(), isFeatureFile(path)) << path; });
   }
-  // x and label of two types, w of three relations; reverse relations have none.
-  EXPECT_EQ(features, size_t{kParts} * 7);
+  // x and label of two types, w and t of three relations; reverse relations have none.
+  EXPECT_EQ(features, size_t{kParts} * 10);
 }
 
 TEST_F(StoreChecksums, SharesCoverEveryFileOnce_AndEvenly) {

@@ -1,6 +1,6 @@
-"""Runs farhop-sage as a user does, on a small store, and checks every key of its summary.
+"""Runs farhop-sage as a user does, on a small store, and checks every key of its summary; then farhop-sgc.
 
-Usage: sage_test.py FARHOP FARHOP_SAGE
+Usage: sage_test.py FARHOP FARHOP_SAGE FARHOP_SGC
 """
 import json
 import pathlib
@@ -11,7 +11,7 @@ import tempfile
 
 import numpy
 
-farhop, sage = sys.argv[1:3]
+farhop, sage, sgc = sys.argv[1:4]
 
 
 def write_dataset(directory):
@@ -61,6 +61,7 @@ with tempfile.TemporaryDirectory() as temporary:
     output = run(farhop, "run", "--graph", here / "store", "--machines", 2, "--procs", 2, "--", sage, "--epochs", 8,
                  "--batch-size", 32, "--hidden", 16, "--fanouts", "5,5", "--summary", here / "summary.json")
     summary = json.loads((here / "summary.json").read_text())
+    smoothed = run(farhop, "run", "--graph", here / "store", "--machines", 2, "--procs", 2, "--", sgc, "--batch-size", 32)
 
 epochs = re.findall(r"epoch +(\d+) ", output)
 assert epochs == [str(e) for e in range(8)], f"one line per epoch, not {epochs}"
@@ -78,4 +79,6 @@ assert len(summary["peak_rss_bytes"]) == 4 and min(summary["peak_rss_bytes"]) > 
 groups = summary["groups"]
 assert [g["group"] for g in groups] == [0, 1] and all(0 <= g["start_s"] <= g["ready_s"] for g in groups), groups
 assert groups[1]["start_s"] >= groups[0]["ready_s"] - 0.05, "group 1 starts when group 0 is ready"
+accuracy = float(re.fullmatch(r"\[m0 p0\] test accuracy (\S+)", smoothed.splitlines()[-1])[1])
+assert accuracy > 0.8, smoothed
 print("ok")

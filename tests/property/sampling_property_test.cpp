@@ -232,7 +232,7 @@ TEST(SameBatch, HoldsWithWeightsOfReverseRelations_WhereRowsAreSortedByTime) {
   const sampler::RelationKind replace{sampler::DrawKind::kWeightedWithReplacement, sampler::kStoredWeights};
   const auto dataset = makeFixtureDataset(fixture);
   uint64_t drawn = 0;
-  for (const auto& batch : expectSameEverywhere(fixture, 0, firstIds(100), 40, {{3, 2}, {2, 2}, {0, 4}, {3, -1}, {2, 3}, {2, 0}},
+  for (const auto& batch : expectSameEverywhere(fixture, 0, firstIds(40), 20, {{3, 2}, {2, 2}, {0, 4}, {3, -1}, {2, 3}, {2, 0}},
                                                 {forward, {}, forward, weighted, replace, weighted})) {
     for (size_t r = 3; r < 6; ++r) {
       const partition::Relation& relation = dataset.schema.relations[r - 3];
@@ -247,7 +247,7 @@ TEST(SameBatch, HoldsWithWeightsOfReverseRelations_WhereRowsAreSortedByTime) {
       }
     }
   }
-  EXPECT_GT(drawn, 1000u);
+  EXPECT_GT(drawn, 200u);
 }
 
 TEST(SameBatch, HoldsWithWeights_WhereEveryHopExpandsAllNodes) {
@@ -257,7 +257,7 @@ TEST(SameBatch, HoldsWithWeights_WhereEveryHopExpandsAllNodes) {
   fixture.nodes = 80;
   fixture.edges = 800;
   const auto dataset = makeFixtureDataset(fixture);
-  for (const auto& batch : expectSameEverywhere(fixture, 1, firstIds(40), 20, {{2, 3}, {4, 2}, {3, 3}},
+  for (const auto& batch : expectSameEverywhere(fixture, 1, firstIds(20), 10, {{2, 3}, {4, 2}, {3, 3}},
                                                 {weighted, replace, weighted}, sampler::Expand::kAll)) {
     ASSERT_EQ(batch.relations.size(), 6u);
     for (size_t hop = 0; hop < 2; ++hop) expectEdgesOfGraph(hopOf(batch, hop, 3), dataset);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <thread>
 
 namespace farhop {
@@ -37,6 +38,17 @@ TEST(Executor, ReleasesWorkBeforeTheNextStarts) {
   executor.post([&] { gone = watch.expired(); });
   executor.shutdown();
   EXPECT_TRUE(gone);
+}
+
+TEST(Executor, GoesOn_WhenWorkThrows) {
+  Executor executor("test", 1);
+  auto token = std::make_shared<int>(1);
+  std::weak_ptr<int> watch = token;
+  executor.post([token = std::move(token)] { throw std::bad_alloc(); });
+  std::atomic<bool> ran{false};
+  executor.post([&] { ran = watch.expired(); });
+  executor.shutdown();
+  EXPECT_TRUE(ran);
 }
 
 TEST(Executor, MayBeDestroyedByItsOwnWork) {

@@ -15,7 +15,7 @@ ALLOWED = {
     "examples": {"farhop"},
     "benchmarks": {"benchmarks", "base", "rpc", "partition", "sampler"},
 }
-LAUNCHER_MAY_SEE = {"runtime/launch_contract.h"}
+LAUNCHER_MAY_SEE = {"runtime/launch_contract.h", "runtime/job_news.h"}
 # Which files may include which part of a module at all.
 KERNELS = {
     "sampler/kernels.h",

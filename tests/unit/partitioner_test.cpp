@@ -107,6 +107,23 @@ TEST(Partitioner, RandomDealsEvenly_NodesAndTrainSeedsOfEveryType) {
   }
 }
 
+TEST(Partitioner, DealsTheNodesEvenlyAtWhichTrainEdgesEnd) {
+  Dataset dataset = clustered();
+  std::vector<uint64_t> ends;
+  for (uint64_t id = 0; id < 80; id += 4) ends.push_back(id);
+  EdgeSplitSeeds split;
+  split.name = "train";
+  split.source = IdColumn(std::vector<uint64_t>(ends.size(), 199));
+  split.destination = IdColumn(ends);
+  dataset.edgeSplits.push_back(split);
+  for (PartitionMethod method : {PartitionMethod::kMetis, PartitionMethod::kRandom}) {
+    const PartitionAssignment assignment = assign(dataset, method, 4);
+    std::vector<uint64_t> perPartition(4);
+    for (uint64_t id : ends) ++perPartition[static_cast<size_t>(assignment.partitionOf[0][id])];
+    EXPECT_LE(*std::max_element(perPartition.begin(), perPartition.end()), 8u);
+  }
+}
+
 TEST(Partitioner, IsFixedByItsSeed) {
   const Dataset dataset = clustered();
   for (PartitionMethod method : {PartitionMethod::kMetis, PartitionMethod::kRandom}) {

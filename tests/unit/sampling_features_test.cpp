@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <thread>
 
 #include "partition/graph_store.h"
 #include "partition/partitioner.h"
@@ -169,6 +170,46 @@ TEST(SamplingFeatures, KeepWeightsOfOtherTypesAsFloats_NoPositiveOneBecomingZero
       const float expected[] = {std::numeric_limits<float>::denorm_min(), 0, 2.5F, 1e38F};
       EXPECT_EQ(edges.weights[i], expected[edges.edgeIds[i]]);
     }
+  }
+}
+
+TEST(SamplingFeatures, MayBeOfNoEdges_AndOfPartitionsWithoutNodes) {
+  Dataset dataset = star();
+  dataset.schema.relations[0].count = 0;
+  dataset.edges = {{IdColumn(std::vector<uint64_t>{}), IdColumn(std::vector<uint64_t>{}), "edges.npy"}};
+  addEdgeFeature<int64_t>("t", {}, &dataset);
+  addEdgeFeature<uint8_t>("w", {}, &dataset);
+  EdgeSplitSeeds split;
+  split.name = "test";
+  split.labelSpec = FeatureSpec{kLabelsName, DType::kFloat16, {3}};
+  dataset.edgeSplits.push_back(split);
+  ASSERT_TRUE(declareSamplingFeatures({"t", "", "w"}, &dataset).ok());
+  testing::TemporaryDirectory directory;
+  StoreWriterOptions writer;
+  writer.directory = directory / "store";
+  writer.addReverse = true;
+  ASSERT_TRUE(writeStore(dataset, {3, {{1, 1, 1, 1}}}, writer).ok());
+  const auto store = GraphStore::open(writer.directory).value();
+  EXPECT_TRUE(store->verify().ok()) << store->verify();
+  EXPECT_EQ(store->openPartition(0)->relation(1).times.size(), 0u);
+  EXPECT_EQ(store->edgeSplitOriginalIds("test", 0)->size(), 0u);
+}
+
+TEST(GlobalArrays, AreMappedOnce_WhicheverThreadAsksFirst) {
+  testing::TemporaryDirectory directory;
+  const auto store = stored(star(), directory);
+  const void* maps[4][2];
+  std::vector<std::thread> threads;
+  for (auto& own : maps) {
+    threads.emplace_back([&store, &own] {
+      own[0] = store->originalIdsByGid(0)->narrow.data();
+      own[1] = store->outDegrees(1)->data();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& own : maps) {
+    EXPECT_EQ(own[0], maps[0][0]);
+    EXPECT_EQ(own[1], store->inDegrees(0)->data());
   }
 }
 

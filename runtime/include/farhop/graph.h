@@ -14,6 +14,7 @@
 namespace farhop {
 
 struct GraphCore;
+class NodeFeatureWriter;
 
 // Nodes to start from: a split of the store, or ids of the user's. Cheap to copy.
 class Seeds {
@@ -30,10 +31,11 @@ class Seeds {
   std::string nodeType_;
   int64_t count_ = 0;
   bool isSplit_ = false;
+  bool isAll_ = false;
   std::vector<int64_t> originalIds_;
 };
 
-// Read-only and thread-safe; cheap to copy. Valid as long as its runtime.
+// Read-only (but for the features that the job adds) and thread-safe; cheap to copy. Valid as long as its runtime.
 class Graph {
  public:
   explicit Graph(std::shared_ptr<GraphCore> core) : core_(std::move(core)) {}
@@ -47,7 +49,7 @@ class Graph {
   // Classes of the data set's task; 0 where it does not say.
   int64_t numClasses() const;
 
-  // Names of a node type's features. With one node type, the type may be left out here and below.
+  // Names of a node type's features: the store's, and those that the job has made. With one node type, the type may be left out here and below.
   std::vector<std::string> features(const std::string& nodeType = "") const;
   // Shape of one row and dtype of a feature; Error(kNotFound) lists those that exist.
   std::vector<int64_t> featureShape(const std::string& feature, const std::string& nodeType = "") const;
@@ -58,6 +60,17 @@ class Graph {
   // Seeds by original id: int64 tensor of shape [n], CPU, copied. Every process must name the same ids in
   // the same order. Error(kInvalidArgument) for an id out of range.
   Seeds seeds(const torch::Tensor& originalIds, const std::string& nodeType = "") const;
+
+  // All nodes of a type, in the order of their original ids. With shuffle = false, EpochTail::kUneven and fanouts of -1
+  // a loader brings every node once, with all its neighbours: what inference layer by layer needs.
+  Seeds nodes(const std::string& nodeType = "") const;
+
+  // Begins a node feature that the job itself makes, for instance a layer's outputs, rows of `rowShape`: see
+  // farhop/node_feature.h. Collective: all processes make the same features in the same order, else
+  // Error(kFailedPrecondition); Error(kFailedPrecondition) also for a name that the store or the job has. Takes memory
+  // for the rows of the machine's nodes, once per machine.
+  NodeFeatureWriter makeNodeFeature(const std::string& name, torch::ScalarType dtype, const std::vector<int64_t>& rowShape,
+                                    const std::string& nodeType = "") const;
 
   // Seed edges of a split of edges; the relation may be left out where one has such a split. Error(kNotFound) lists
   // those that exist.
