@@ -90,7 +90,9 @@ void addBatch(const PartitionedGraph& graph, const SampledBatch& batch, Digest* 
     digest->addAll(relation.indptr);
     digest->addAll(relation.indices);
     digest->addAll(relation.edgeIds);
+    digest->addAll(relation.visits);
   }
+  digest->addAll(batch.walks);
 }
 
 }  // namespace

@@ -154,9 +154,9 @@ absl::Status checkSeedEnds(const Schema& schema, int relation, const IdColumn& s
     const bool badSource = source[i] >= from.count;
     if (!badSource && destination[i] < to.count) continue;
     const NodeType& type = badSource ? from : to;
-    return absl::OutOfRangeError(absl::StrCat(origin, ": the ", badSource ? "source" : "destination", " of seed ", i, " is ",
-                                              (badSource ? source : destination).text(i), ", but type '", type.name,
-                                              "' has ", type.count, " nodes"));
+    return absl::OutOfRangeError(absl::StrCat(origin, ": the ", badSource ? "source" : "destination", " of seed ", i,
+                                              " is ", (badSource ? source : destination).text(i), ", but type '",
+                                              type.name, "' has ", type.count, " nodes"));
   }
   return absl::OkStatus();
 }

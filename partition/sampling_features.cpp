@@ -59,7 +59,8 @@ absl::Status checkWeightValues(const Dataset& dataset, int relation, const Featu
     const EdgeList& edges = dataset.edges[relation];
     return absl::InvalidArgumentError(absl::StrCat(
         column.origin, ": weight ", weight, " in row ", edge, " (edge ", edge, " of ",
-        dataset.schema.relationText(relation), ", ", edges.source.text(edge), " -> ", edges.destination.text(edge), "); ",
+        dataset.schema.relationText(relation), ", ", edges.source.text(edge), " -> ", edges.destination.text(edge),
+        "); ",
         isWeight ? "weights are kept as float32, which it exceeds: scale them down"
                  : "weights must be finite and not negative: correct it or leave out the edge"));
   }
@@ -103,7 +104,8 @@ absl::Status declareSamplingFeatures(const SamplingFeatureNames& names, Dataset*
 absl::Status checkSamplingFeatures(const Dataset& dataset) {
   const Schema& schema = dataset.schema;
   const auto missing = [](const std::string& owner, const std::string& name) {
-    return absl::InvalidArgumentError(absl::StrCat(owner, " has no feature '", name, "', which is declared for sampling"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(owner, " has no feature '", name, "', which is declared for sampling"));
   };
   for (size_t t = 0; t < schema.nodeTypes.size(); ++t) {
     const NodeType& type = schema.nodeTypes[t];

@@ -21,7 +21,11 @@ class StoreWriter {
  public:
   StoreWriter(const Dataset& dataset, const PartitionAssignment& assignment,
               const StoreWriterOptions& options, const StagedDirectory& staged)
-      : dataset_(dataset), assignment_(assignment), options_(options), staged_(staged), sink_(staged.path(), &manifest_.files) {}
+      : dataset_(dataset),
+        assignment_(assignment),
+        options_(options),
+        staged_(staged),
+        sink_(staged.path(), &manifest_.files) {}
 
   absl::Status write() {
     FARHOP_RETURN_IF_ERROR(describe());
@@ -149,7 +153,9 @@ class StoreWriter {
       std::vector<std::vector<uint64_t>> seeds(static_cast<size_t>(parts()));  // by partition: positions in the list
       const Relation& relation = schema().relations[split.relation];
       const std::vector<int32_t>& partitionOf = assignment_.partitionOf[relation.destination];
-      for (uint64_t i = 0; i < info.count; ++i) seeds[static_cast<size_t>(partitionOf[split.destination[i]])].push_back(i);
+      for (uint64_t i = 0; i < info.count; ++i) {
+        seeds[static_cast<size_t>(partitionOf[split.destination[i]])].push_back(i);
+      }
       for (int k = 0; k < parts(); ++k) {
         const std::vector<uint64_t>& own = seeds[static_cast<size_t>(k)];
         info.partitionCounts.push_back(own.size());

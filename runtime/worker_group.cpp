@@ -61,6 +61,7 @@ absl::Status WorkerGroup::meet(Deadline deadline) {
   }
   auto watch = std::make_shared<StoreWatch>(contract_, meeting->master, client_.get(), monitor_);
   watch->start(std::move(meeting->watching), deadline);
+  rpc::reachStage("group/watching");
   {
     std::lock_guard lock(mutex_);
     watch_ = std::move(watch);

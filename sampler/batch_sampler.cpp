@@ -62,7 +62,8 @@ uint64_t edgesOf(std::span<const DrawSlice> slices) {
 BatchWorkspace::BatchWorkspace(const PartitionedGraph& graph)
     : numbering_(graph.schema().nodeTypes.size()),
       treeNodes_(graph.schema().nodeTypes.size()),
-      frontiers_(graph.schema().nodeTypes.size()) {
+      frontiers_(graph.schema().nodeTypes.size()),
+      walk_(graph) {
   const size_t partitions = static_cast<size_t>(graph.book().numPartitions());
   const size_t relations = graph.schema().relations.size();
   for (HopFrontier& frontier : frontiers_) {
@@ -81,6 +82,14 @@ BatchSampler::BatchSampler(std::shared_ptr<const PartitionedGraph> graph, rpc::A
       plan_(graph_.get(), &options_), allRelations_(graph_->schema().relations.size()) {
   options_.kinds.resize(allRelations_.size());
   std::iota(allRelations_.begin(), allRelations_.end(), 0);
+  if (options_.walks) walker_.emplace(graph_, agent_, executor_, options_.walks->plan, options_.seed);
+  if (options_.importance) walker_.emplace(graph_, agent_, executor_, options_.importance->plan, options_.seed);
+}
+
+size_t BatchSampler::numCsrs() const {
+  if (options_.walks) return 0;
+  if (options_.importance) return 1;
+  return options_.kinds.size() * (options_.expand == Expand::kAll ? options_.fanouts.size() : 1);
 }
 
 absl::Status BatchSampler::checkFrontier(size_t hop, const BatchWorkspace& work) const {
@@ -105,9 +114,11 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
                                                                          BatchWorkspace* workspace,
                                                                          std::unique_ptr<SampledBatch> memory) const {
   std::unique_ptr<SampledBatch> batch = memory ? std::move(memory) : std::make_unique<SampledBatch>();
-  StageTimer stages(options_.stageClock);
   absl::Status valid = checkRequest(request);
   if (!valid.ok()) co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(std::move(valid));
+  if (options_.walks) co_return co_await sampleWalks(std::move(request), workspace, std::move(batch));
+  if (options_.importance) co_return co_await sampleImportance(std::move(request), workspace, std::move(batch));
+  StageTimer stages(options_.stageClock);
   numberSeeds(request, workspace, batch.get());
   for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
     absl::Status drawn = bucketFrontiers(*batch, hop, workspace);
@@ -144,6 +155,10 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
           annotate(status, absl::StrCat("sampling hop ", hop, " of batch ", batch->number)));
     }
   }
+  if (options_.subgraph == Subgraph::kInduced) {
+    const absl::Status induced = co_await induce(workspace, batch.get());
+    if (!induced.ok()) co_return Result(annotate(induced, absl::StrCat("inducing the edges of batch ", batch->number)));
+  }
   co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(std::move(batch));
 }
 
@@ -158,6 +173,9 @@ absl::Status BatchSampler::checkRequest(const BatchRequest& request) const {
   if (!options_.disjoint) {
     return trees.empty() ? absl::OkStatus() : absl::InvalidArgumentError("trees need seeds that are disjoint");
   }
+  if (options_.walks || options_.importance || options_.subgraph == Subgraph::kInduced) {
+    return absl::InvalidArgumentError("walks, importance neighbours and induced subgraphs cannot be disjoint");
+  }
   const uint64_t seeds = request.seeds.size() + request.otherSeeds.size();
   if (!trees.empty() && trees.size() != seeds) {
     return absl::InvalidArgumentError(absl::StrCat(trees.size(), " trees of ", seeds, " seeds"));
@@ -170,8 +188,7 @@ absl::Status BatchSampler::checkRequest(const BatchRequest& request) const {
 }
 
 void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const {
-  batch->reset(work->numbering_.size(),
-               options_.kinds.size() * (options_.expand == Expand::kAll ? options_.fanouts.size() : 1));
+  batch->reset(work->numbering_.size(), numCsrs());
   batch->epoch = request.epoch;
   batch->step = request.step;
   batch->number = request.number;

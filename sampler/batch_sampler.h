@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "sampler/relabel.h"
 #include "sampler/sampled_batch.h"
 #include "sampler/sampling_options.h"
+#include "sampler/subgraph_wire.h"
+#include "sampler/walker.h"
 
 namespace farhop::sampler {
 
@@ -61,6 +64,9 @@ class BatchWorkspace {
   std::vector<std::vector<DrawSlice>> slices_;               // [relation][partition]
   std::vector<Exchange> exchanges_;
   PositionSet positions_;
+  WalkWorkspace walk_;
+  NodeNumbering visited_;  // the nodes that one node's walks have visited
+  std::vector<MachineMessage> messages_;
 };
 
 // Stateless but for its parts; one per loader. `agent` may be null when this machine owns everything; it and
@@ -80,11 +86,29 @@ class BatchSampler {
   BatchSampler& operator=(const BatchSampler&) = delete;
 
   const SamplingOptions& options() const { return options_; }
+  // What bounds the time of a batch, in request timeouts: one per hop, for all walks, and for the induced edges.
+  static size_t timeoutsPerBatch(const SamplingOptions& options) {
+    return options.fanouts.size() + (options.walks ? 1 : 0) + (options.subgraph == Subgraph::kInduced ? 1 : 0);
+  }
   // Where batches resume after waits.
   Executor* executor() const { return executor_; }
 
  private:
   using Exchange = BatchWorkspace::Exchange;
+
+  using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
+
+  // Batches of other kinds than hops of drawn neighbours: batch_walks.cpp, batch_importance.cpp.
+  Task<Result> sampleWalks(BatchRequest request, BatchWorkspace* work, std::unique_ptr<SampledBatch> batch) const;
+  Task<Result> sampleImportance(BatchRequest request, BatchWorkspace* work, std::unique_ptr<SampledBatch> batch) const;
+  void numberWalks(const WalkTrace& trace, BatchWorkspace* work, SampledBatch* batch) const;
+  // Appends a row of most visited nodes for every node that the walks in `work` started from.
+  absl::Status appendMostVisited(int64_t fanout, BatchWorkspace* work, SampledBatch* batch) const;
+  // Replaces the batch's edges by all that the graph has between its nodes: batch_subgraph.cpp.
+  Task<absl::Status> induce(BatchWorkspace* work, SampledBatch* batch) const;
+  SubgraphRequest inducedRows(int machine, const BatchWorkspace& work) const;
+  // ResourceExhausted when a relation has more edges than a block can index.
+  absl::Status placeInducedEdges(BatchWorkspace* work, SampledBatch* batch) const;
 
   // InvalidArgument when trees or times do not fit the seeds or the options.
   absl::Status checkRequest(const BatchRequest& request) const;
@@ -113,6 +137,8 @@ class BatchSampler {
   // ResourceExhausted, before anything is drawn or sent, when draws with replacement would overflow a block.
   absl::Status checkFrontier(size_t hop, const BatchWorkspace& work) const;
   absl::Status tooManyEdges(int relation) const;
+  // CSRs of a batch.
+  size_t numCsrs() const;
 
   std::shared_ptr<const PartitionedGraph> graph_;
   rpc::Agent* agent_;
@@ -120,6 +146,7 @@ class BatchSampler {
   SamplingOptions options_;
   HopPlan plan_;                      // borrows the two
   std::vector<int> allRelations_;
+  std::optional<Walker> walker_;      // for walks and importance
 };
 
 }  // namespace farhop::sampler

@@ -12,7 +12,8 @@ BatchStream::BatchStream(std::shared_ptr<const PartitionedGraph> graph, rpc::Age
       options_(options),
       metrics_(std::move(metrics)),
       // One request's time per hop, one more for the sampling itself.
-      batchTimeout_(sampling.requestTimeout * (sampling.fanouts.size() + 1 + static_cast<size_t>(options.requestsBeforeHops))),
+      batchTimeout_(sampling.requestTimeout * (BatchSampler::timeoutsPerBatch(sampling) + 1 +
+                                               static_cast<size_t>(options.requestsBeforeHops))),
       // As many as exist at once: those ahead, and a few in the consumer's hands.
       pool_(std::make_shared<BatchPool>(static_cast<size_t>(std::max(1, options.threads * options.batchesUnderWay)) + 2)),
       executor_("farhop-sample", options.threads),

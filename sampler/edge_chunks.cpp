@@ -102,9 +102,9 @@ class DrawnEdgeChunks : public EdgeChunkSource {
   uint64_t skip_ = 0;  // edges of the row at hand that are done
 };
 
-class ForwardEdgeChunks : public EdgeChunkSource {
+class EdgeChunksById : public EdgeChunkSource {
  public:
-  ForwardEdgeChunks(int machine, int relation, std::span<const uint64_t> edgeIds)
+  EdgeChunksById(int machine, int relation, std::span<const uint64_t> edgeIds)
       : EdgeChunkSource(machine), relation_(relation), edgeIds_(edgeIds) {}
 
   // One partition after the other.
@@ -226,25 +226,28 @@ absl::StatusOr<std::vector<std::unique_ptr<EdgeChunkSource>>> drawnEdgeChunks(co
   return sources;
 }
 
-std::vector<std::unique_ptr<EdgeChunkSource>> forwardEdgeChunks(const PartitionedGraph& graph, const EdgeRange& range,
-                                                                std::span<const uint64_t> edgeIds) {
+std::vector<std::unique_ptr<EdgeChunkSource>> edgeChunksById(const PartitionedGraph& graph, const EdgeRange& range,
+                                                             std::span<const uint64_t> edgeIds) {
   const int forward = featureRelation(graph, range.relation);
   const int type = graph.schema().relations[forward].destination;
   const partition::PartitionBook& book = graph.book();
   std::vector<std::vector<uint32_t>> rows(static_cast<size_t>(book.numPartitions())), slots(rows.size());
+  const bool reverse = forward != range.relation;
   uint32_t slot = 0;
   for (size_t hop = range.firstHop; hop < range.hops; ++hop) {
-    const HopEdges drawn = hopEdges(graph, range, hop);
-    for (uint64_t e = drawn.firstEdge(); e < drawn.firstEdge() + drawn.count(); ++e) {
-      const uint64_t gid = range.batch->nodes[type][drawn.edges->indices[e]];
-      const int k = book.partitionOf(type, gid);
-      rows[static_cast<size_t>(k)].push_back(static_cast<uint32_t>(gid - book.begin(type, k)));
-      slots[static_cast<size_t>(k)].push_back(slot++);
+    const HopEdges part = hopEdges(graph, range, hop);
+    for (uint32_t row = part.firstRow; row < part.endRow; ++row) {
+      for (uint32_t e = part.edges->indptr[row]; e < part.edges->indptr[row + 1]; ++e) {
+        const uint64_t gid = range.batch->nodes[type][reverse ? part.edges->indices[e] : row];
+        const int k = book.partitionOf(type, gid);
+        rows[static_cast<size_t>(k)].push_back(static_cast<uint32_t>(gid - book.begin(type, k)));
+        slots[static_cast<size_t>(k)].push_back(slot++);
+      }
     }
   }
   std::vector<std::unique_ptr<EdgeChunkSource>> sources;
   for (int machine = 0; machine < graph.machines(); ++machine) {
-    auto source = std::make_unique<ForwardEdgeChunks>(machine, forward, edgeIds);
+    auto source = std::make_unique<EdgeChunksById>(machine, forward, edgeIds);
     for (int k = 0; k < book.numPartitions(); ++k) {
       if (graph.owner(k) == machine) source->add(k, rows[static_cast<size_t>(k)], slots[static_cast<size_t>(k)]);
     }

@@ -55,6 +55,8 @@ struct EdgeRange {
   int relation = 0;
   size_t firstHop = 0;  // 0 unless sampling->expand is kAll
   size_t hops = 0;
+  // False for edges that are no result of hops of draws: they can be had by the ids that the batch carries, alone.
+  bool drawn = true;
 };
 
 // The rows of a relation that drew in one hop.
@@ -74,9 +76,9 @@ std::vector<uint64_t> carriedEdgeIds(const PartitionedGraph& graph, const EdgeRa
 // By machine, the own one among them: the range's draws, to be made again. DataLoss for a gid that does not exist.
 absl::StatusOr<std::vector<std::unique_ptr<EdgeChunkSource>>> drawnEdgeChunks(const PartitionedGraph& graph,
                                                                               const EdgeRange& range);
-// By machine: the range's edges of a reverse relation as edges of the forward one. edgeIds[i] is the original id of
-// edge i. Borrows `edgeIds`.
-std::vector<std::unique_ptr<EdgeChunkSource>> forwardEdgeChunks(const PartitionedGraph& graph, const EdgeRange& range,
+// By machine: the range's edges by their ids, those of a reverse relation as edges of the forward one. edgeIds[i] is the
+// original id of edge i. Borrows `edgeIds`.
+std::vector<std::unique_ptr<EdgeChunkSource>> edgeChunksById(const PartitionedGraph& graph, const EdgeRange& range,
                                                                 std::span<const uint64_t> edgeIds);
 
 }  // namespace farhop::sampler

@@ -45,7 +45,7 @@ absl::Status otherDraw() {
 struct EdgePuller::Pull {
   EdgePullRequest request;
   std::function<void(absl::Status)> done;
-  bool wantsForward = false;           // a second stage asks the owners of the forward edges, by id
+  bool wantsById = false;              // a second stage asks for rows by edge id
   std::vector<uint64_t> edgeIds;       // of all edges, where the second stage needs them
 
   // The stage at hand.
@@ -108,21 +108,24 @@ void EdgePuller::begin(const std::shared_ptr<Pull>& pull) {
   try {
     const PartitionedGraph& graph = reader_->graph();
     const EdgeRange& range = pull->request.range;
-    const bool reverse = featureRelation(graph, range.relation) != range.relation;
+    const bool byId = !range.drawn || featureRelation(graph, range.relation) != range.relation;
     pull->targets = pull->rowTargets();
-    pull->wantsForward = reverse && !pull->targets.empty();
+    pull->wantsById = byId && !pull->targets.empty();
     const bool wantsIds = pull->targets.size() < pull->request.targets.size();
-    if (wantsIds || pull->wantsForward) pull->edgeIds = carriedEdgeIds(graph, range);
-    if (!pull->edgeIds.empty()) {
+    if (wantsIds || pull->wantsById) pull->edgeIds = carriedEdgeIds(graph, range);
+    if (!range.drawn && !range.sampling->edgeIds) {
+      pull->targets.clear();
+      status = absl::FailedPreconditionError("these edges are no result of draws; features need their ids carried");
+    } else if (!pull->edgeIds.empty()) {
       pull->placeEdgeIds();
-      if (pull->wantsForward) pull->targets.clear();
-    } else if (pull->wantsForward) {
+      if (pull->wantsById) pull->targets.clear();
+    } else if (pull->wantsById && range.drawn) {
       pull->edgeIds.resize(edgeCount(graph, range));
       pull->targets = {{kEdgeIdFeature, reinterpret_cast<std::byte*>(pull->edgeIds.data())}};
     } else {
       pull->targets = pull->request.targets;
     }
-    if (!pull->targets.empty()) {
+    if (!pull->targets.empty() && range.drawn) {
       auto sources = drawnEdgeChunks(graph, range);
       status = sources.status();
       if (sources.ok()) pull->sources = *std::move(sources);
@@ -241,7 +244,7 @@ void EdgePuller::release(const std::shared_ptr<Pull>& pull, const absl::Status& 
 }
 
 void EdgePuller::finishStage(const std::shared_ptr<Pull>& pull) {
-  if (!pull->status.ok() || !std::exchange(pull->wantsForward, false)) {
+  if (!pull->status.ok() || !std::exchange(pull->wantsById, false)) {
     pull->done(pull->status);
     return;
   }
@@ -250,7 +253,7 @@ void EdgePuller::finishStage(const std::shared_ptr<Pull>& pull) {
   try {
     pull->placeEdgeIds();
     pull->targets = pull->rowTargets();
-    pull->sources = forwardEdgeChunks(reader_->graph(), pull->request.range, pull->edgeIds);
+    pull->sources = edgeChunksById(reader_->graph(), pull->request.range, pull->edgeIds);
     startStage(pull);
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError("out of memory");

@@ -3,7 +3,7 @@
 // Nothing about edges travels when a batch is sampled. A pull asks the owners of the rows to draw them once more, which
 // the key makes the same draw, and to send features in place of neighbours. Of a reverse relation, whose features lie
 // with the forward edges, first the edge ids are pulled so, unless the batch carries them; then the features, by id,
-// from the owners of the forward edges. Rows come in chunks, at most two of them under way per machine, so that the
+// from the owners of the forward edges; edges that no draws made are pulled by the ids that they carry. Rows come in chunks, at most two of them under way per machine, so that the
 // staging memory of a pull is bounded.
 #pragma once
 

@@ -99,12 +99,12 @@ absl::Status PartitionedGraph::checkWeight(int relation, uint32_t feature) const
 }
 
 EdgeWeightsCache::Result PartitionedGraph::edgeWeights(int relation, uint32_t feature) const {
-  return weights_.get(relation, feature, [&]() -> EdgeWeightsCache::Result {
+  return weights_.get({relation, feature}, [&]() -> EdgeWeightsCache::Result {
     FARHOP_RETURN_IF_ERROR(checkWeight(relation, feature));
     const bool stored = feature == kStoredWeights;
     const partition::Relation& edges = schema().relations[relation];
     const std::string& name = stored ? edges.weightFeature : edges.features[feature].name;
-    auto made = std::make_shared<EdgeWeightsCache::Partitions>(shards_.size());
+    auto made = std::make_shared<EdgeWeightsCache::Made>(shards_.size());
     for (int k : ownPartitions()) {
       const partition::RelationShard& shard = shards_[k]->relation(relation);
       const std::string file = absl::StrCat(store_->directory(), "/",
@@ -116,7 +116,17 @@ EdgeWeightsCache::Result PartitionedGraph::edgeWeights(int relation, uint32_t fe
       if (table == nullptr) return absl::FailedPreconditionError(absl::StrCat(file, " is missing; copy it again"));
       FARHOP_ASSIGN_OR_RETURN((*made)[k], EdgeWeights::make(shard, *table, file));
     }
-    return std::shared_ptr<const EdgeWeightsCache::Partitions>(std::move(made));
+    return std::shared_ptr<const EdgeWeightsCache::Made>(std::move(made));
+  });
+}
+
+NeighborIndexCache::Result PartitionedGraph::neighborIndex(int relation) const {
+  return indexes_.get(relation, [&]() -> NeighborIndexCache::Result {
+    auto made = std::make_shared<NeighborIndexCache::Made>(shards_.size());
+    for (int k : ownPartitions()) {
+      FARHOP_ASSIGN_OR_RETURN((*made)[k], NeighborIndex::make(shards_[k]->relation(relation)));
+    }
+    return std::shared_ptr<const NeighborIndexCache::Made>(std::move(made));
   });
 }
 

@@ -13,6 +13,7 @@
 #include "sampler/edge_weights.h"
 #include "sampler/job_features.h"
 #include "sampler/kernels.h"
+#include "sampler/neighbor_index.h"
 
 namespace farhop::sampler {
 
@@ -57,6 +58,8 @@ class PartitionedGraph {
   // Checked weights and tables of the own partitions by a feature that checkWeight() accepts. Made at the first call
   // and kept; until then they cost nothing. InvalidArgument naming file and row for a weight that is none.
   EdgeWeightsCache::Result edgeWeights(int relation, uint32_t feature) const;
+  // Who is whose neighbour in the own partitions of a relation, by gid. Made at the first call and kept.
+  NeighborIndexCache::Result neighborIndex(int relation) const;
 
   // What the job adds to the store's node features; the rest of the graph stays as it was opened.
   JobFeatures& jobFeatures() const { return *jobFeatures_; }
@@ -75,6 +78,7 @@ class PartitionedGraph {
   std::vector<uint64_t> relationHashes_;
   std::vector<uint64_t> typeHashes_;
   EdgeWeightsCache weights_;
+  NeighborIndexCache indexes_;
   mutable std::mutex idsMutex_;
   mutable std::vector<std::optional<partition::IdArray>> sourceIds_;  // [node type] guarded by idsMutex_
   std::unique_ptr<JobFeatures> jobFeatures_ = std::make_unique<JobFeatures>();

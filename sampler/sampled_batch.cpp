@@ -23,7 +23,10 @@ void SampledBatch::reset(size_t nodeTypes, size_t relationCount) {
     relation.indptr.clear();
     relation.indices.clear();
     relation.edgeIds.clear();
+    relation.visits.clear();
   }
+  walks.clear();
+  restarted.clear();
   traffic = {};
 }
 

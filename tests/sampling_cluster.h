@@ -35,6 +35,8 @@ struct CanonicalBatch {
   std::vector<std::vector<uint32_t>> nodesByHop;
   std::vector<sampler::SampledRelation> relations;
   std::vector<std::vector<float>> x;         // [type] pulled feature "x"
+  std::vector<int64_t> walks;
+  std::vector<uint8_t> restarted;
   bool operator==(const CanonicalBatch& other) const;
 };
 

@@ -55,9 +55,12 @@ struct BatchCore {
   std::shared_ptr<const sampler::SampledBatch> sampled;
   size_t hops = 0;
   bool expandsAll = false;  // each hop has CSRs of its own
+  bool importance = false;  // edges are of no relation of the graph
+  int64_t walkLength = 0;   // of batches of random walks
   bool hasEdgeIds = false;
-  // How it was sampled, so that its draws can be made again; null for batches that no hops of draws made.
+  // How it was sampled, so that its draws can be made again; null for batches whose edges are none of the graph's.
   std::shared_ptr<const sampler::SamplingOptions> sampling;
+  bool drawn = true;  // its edges are a result of hops of draws
   std::chrono::milliseconds pullTimeout{60'000};
 
   std::mutex mutex;

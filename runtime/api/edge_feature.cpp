@@ -8,7 +8,11 @@ std::shared_ptr<FeatureState> BatchCore::edgeFeatureState(const std::string& rel
                                                           size_t firstHop, size_t endHop) {
   const int relation = graph->relation(relationName);
   if (sampling == nullptr) {
-    throw Error(ErrorCode::kFailedPrecondition, "the batches of this loader have no edge features: no draws made them");
+    throw Error(ErrorCode::kFailedPrecondition, "the batches of this loader have no edge features: their edges are not the graph's");
+  }
+  if (!drawn && !hasEdgeIds) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "edges that are not drawn have features by their ids alone; set NeighborLoaderOptions::edgeIds");
   }
   std::lock_guard lock(mutex);
   std::shared_ptr<FeatureState>& state = edgeFeatures[{relation, name, firstHop, endHop}];
@@ -20,7 +24,7 @@ std::shared_ptr<FeatureState> BatchCore::edgeFeatureState(const std::string& rel
   made->batch = sampled;
   made->name = name;
   made->feature = feature;
-  made->edges = sampler::EdgeRange{sampled, sampling, relation, firstHop, endHop};
+  made->edges = sampler::EdgeRange{sampled, sampling, relation, firstHop, endHop, drawn};
   made->dtype = torchType(spec.dtype);
   made->timeout = pullTimeout;
   made->shape.push_back(static_cast<int64_t>(sampler::edgeCount(*graph->graph, *made->edges)));

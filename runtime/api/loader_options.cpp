@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "runtime/api/status_error.h"
+#include "runtime/api/walk_options.h"
 #include "sampler/seed_set.h"
 #include "sampler/tree_nodes.h"
 
@@ -61,6 +62,7 @@ void checkReverse(const GraphCore& core, size_t relation) {
 std::vector<std::vector<int64_t>> fanoutsByHop(const GraphCore& core, const NeighborLoaderOptions& options) {
   size_t hops = options.fanouts.size();
   if (hops == 0 && !options.fanoutsByRelation.empty()) hops = options.fanoutsByRelation.begin()->second.size();
+  if (hops == 0 && options.subgraph == Subgraph::kInduced) return {};
   if (hops == 0) refuse("fanouts is empty; give one number per hop, e.g. {15, 10}");
   const std::vector<partition::Relation>& relations = core.graph->schema().relations;
   const std::vector<int64_t> common = options.fanouts.empty() ? std::vector<int64_t>(hops, 0) : options.fanouts;
@@ -150,12 +152,32 @@ void checkTimes(const GraphCore& core, const std::vector<std::vector<int64_t>>& 
 
 }  // namespace
 
-sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLoaderOptions& options) {
+sampler::SamplingOptions commonSamplingOptions(const NeighborLoaderOptions& options) {
   if (options.samplerThreads < 1) refuse(absl::StrCat("samplerThreads is ", options.samplerThreads, "; at least 1"));
   if (options.batchesUnderWay < 1) refuse(absl::StrCat("batchesUnderWay is ", options.batchesUnderWay, "; at least 1"));
   if (options.requestTimeout.count() < 1) refuse("requestTimeout must be at least 1 ms");
   sampler::SamplingOptions sampling;
+  sampling.seed = options.seed;
+  sampling.edgeIds = options.edgeIds;
+  sampling.requestTimeout = options.requestTimeout;
+  return sampling;
+}
+
+sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLoaderOptions& options) {
+  sampler::SamplingOptions sampling = commonSamplingOptions(options);
+  const bool limited = options.disjoint || options.temporal != Temporal::kOff;
+  if (limited && options.subgraph == Subgraph::kInduced) {
+    refuse("an induced subgraph has all edges between the nodes of a batch; it cannot be disjoint or temporal");
+  }
+  if (options.importance && (limited || options.labor != Labor::kOff || options.direction != Direction::kAsStored)) {
+    refuse("importance neighbours are not disjoint or temporal, and have neither labor nor a direction");
+  }
   sampling.fanouts = fanoutsByHop(core, options);
+  sampling.subgraph = options.subgraph == Subgraph::kInduced ? sampler::Subgraph::kInduced : sampler::Subgraph::kSampled;
+  if (options.importance) {
+    sampling.importance = importanceOptions(core, options);
+    return sampling;
+  }
   sampling.kinds = kindsOf(core, options, sampling.fanouts);
   sampling.expand = options.expand == Expand::kAll ? sampler::Expand::kAll : sampler::Expand::kNew;
   sampling.temporal = options.temporal != Temporal::kOff;
@@ -166,9 +188,6 @@ sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLo
   if (sampling.disjoint) {
     okOrThrow(sampler::checkTrees(*core.graph, static_cast<uint64_t>(std::max<int64_t>(options.batchSize, 0))));
   }
-  sampling.seed = options.seed;
-  sampling.edgeIds = options.edgeIds;
-  sampling.requestTimeout = options.requestTimeout;
   return sampling;
 }
 
@@ -201,6 +220,7 @@ uint64_t fingerprint(const GraphCore& core, const sampler::SamplingOptions& samp
     if (kind.kind == sampler::DrawKind::kUniform) continue;
     key = combineKey(combineKey(combineKey(key, r), static_cast<uint64_t>(kind.kind)), kind.weight);
   }
+  key ^= walkFingerprint(sampling);
   if (sampling.expand == sampler::Expand::kAll) key = combineKey(key, hashName("expand all"));
   if (sampling.disjoint) key = combineKey(key, hashName("disjoint"));
   if (sampling.temporal) key = combineKey(key, hashName("temporal"));

@@ -6,6 +6,7 @@
 #include "runtime/api/loader_core.h"
 #include "runtime/api/loader_options.h"
 #include "runtime/api/status_error.h"
+#include "runtime/api/walk_options.h"
 #include "sampler/seed_set.h"
 
 namespace farhop {
@@ -18,16 +19,22 @@ using api::valueOrThrow;
 struct NeighborLoader::Impl : api::LoaderCore {};
 
 NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options)
+    : NeighborLoader(graph, seeds, options,
+                     std::make_unique<sampler::SamplingOptions>(api::samplingOptions(*graph.core(), options))) {}
+
+NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options,
+                               std::unique_ptr<sampler::SamplingOptions> owned)
     : impl_(std::make_unique<Impl>()) {
   impl_->core = graph.core();
   const GraphCore& core = *impl_->core;
-  sampler::SamplingOptions sampling = api::samplingOptions(core, options);
+  sampler::SamplingOptions& sampling = *owned;
   const sampler::DealOptions deal = api::dealOptions(core, options);
   const int type = core.nodeType(seeds.nodeType());
   if (!sampling.temporal && !seeds.times_.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the seeds have times, but NeighborLoaderOptions::temporal is kOff: their neighbourhoods would look ahead");
   }
+  api::checkWalkStart(core, sampling, type);
   sampler::SeedSet set = valueOrThrow(
       seeds.isAll_     ? sampler::seedSetOfNodes(*core.graph, type, deal.deal)
       : seeds.isSplit_ ? sampler::seedSetOfSplit(*core.graph, seeds.name(), type, deal.deal)

@@ -172,24 +172,28 @@ TEST(StageKillOfAMaster, BetweenTheTwoConnectionsToItsStore_EndsTheMember) {
 // A process that is in the middle of meeting its store when its machine loses another one tells the store's others
 // whom, before its own connections end.
 TEST(StageKillOfAClient, WhileItsHubIsMeeting_IsNotTakenForTheHubs) {
-  SessionJob job(2, 2, "stage-half");
-  ProcessGroup group(4, [&](int rank) -> std::string {
-    job.reportStages(rank == 2 ? "watch/connecting" : rank == 3 ? "channel/hello" : "");
-    return describeFailure(Session::start(job.contract(rank), quickOptions()).status());
-  });
-  job.releasePorts();
-  ASSERT_TRUE(group.awaitLine(2, "at watch/connecting", kPatience));
-  ASSERT_TRUE(group.awaitLine(3, "at channel/hello", kPatience));
-  ASSERT_TRUE(group.awaitLine(0, "at group/met", kPatience));
-  ASSERT_TRUE(group.awaitLine(1, "at group/met", kPatience));
-  group.kill(3, SIGKILL);
-  const auto begin = Clock::now();
-  std::this_thread::sleep_for(milliseconds(100));  // rank 2 knows
-  job.release();
-  const std::vector<ChildResult> results = group.wait(milliseconds(10'000));
-  EXPECT_LT(Clock::now() - begin, kMostAfterKill);
-  for (size_t rank : {0, 1, 2}) EXPECT_THAT(results[rank].text, ::testing::StartsWith("machine 1 process 1 (")) << rank;
-  EXPECT_EQ(job.leftovers(), "");
+  // Half connected, and connected but not yet able to tell.
+  for (const std::string stage : {"watch/connecting", "group/watching"}) {
+    SCOPED_TRACE(stage);
+    SessionJob job(2, 2, "stage-half");
+    ProcessGroup group(4, [&](int rank) -> std::string {
+      job.reportStages(rank == 2 ? stage : rank == 3 ? "channel/hello" : "");
+      return describeFailure(Session::start(job.contract(rank), quickOptions()).status());
+    });
+    job.releasePorts();
+    ASSERT_TRUE(group.awaitLine(2, "at " + stage, kPatience));
+    ASSERT_TRUE(group.awaitLine(3, "at channel/hello", kPatience));
+    ASSERT_TRUE(group.awaitLine(0, "at group/met", kPatience));
+    ASSERT_TRUE(group.awaitLine(1, "at group/met", kPatience));
+    group.kill(3, SIGKILL);
+    const auto begin = Clock::now();
+    std::this_thread::sleep_for(milliseconds(100));  // rank 2 knows
+    job.release();
+    const std::vector<ChildResult> results = group.wait(milliseconds(10'000));
+    EXPECT_LT(Clock::now() - begin, kMostAfterKill);
+    for (size_t rank : {0, 1, 2}) EXPECT_THAT(results[rank].text, ::testing::StartsWith("machine 1 process 1 (")) << rank;
+    EXPECT_EQ(job.leftovers(), "");
+  }
 }
 
 // A master that hangs is no peer that died: but nobody waits for it who has to end for another's death.

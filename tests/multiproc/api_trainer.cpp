@@ -20,14 +20,13 @@
 #include <string>
 #include <thread>
 
+#include "tests/multiproc/api_checks.h"
+#include "tests/multiproc/api_walk_checks.h"
+
 namespace {
 
-uint64_t digest(uint64_t hash, const torch::Tensor& tensor) {
-  const torch::Tensor flat = tensor.contiguous();
-  const auto* bytes = static_cast<const unsigned char*>(flat.data_ptr());
-  for (size_t i = 0; i < flat.nbytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001B3ULL;
-  return hash;
-}
+using farhop::testing::digest;
+using farhop::testing::expectError;
 
 farhop::NeighborLoaderOptions loaderOptions() {
   farhop::NeighborLoaderOptions options;
@@ -63,6 +62,7 @@ void runEpoch(farhop::Runtime& runtime, const farhop::Graph& graph, const std::s
           << "\n";
     }
   }
+  farhop::testing::writeWalkDigests(graph, out);
 }
 
 [[noreturn]] void giveUp(const char* what) {
@@ -216,20 +216,6 @@ void loopUntilStopped(farhop::Runtime& runtime, const farhop::Graph& graph, cons
     if (runtime.sum({stop})[0] > 0) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-}
-
-// Runs `call` and checks that it throws Error with that code and text.
-template <typename Call>
-void expectError(const char* what, farhop::ErrorCode code, const std::string& text, Call call) {
-  try {
-    call();
-  } catch (const farhop::Error& error) {
-    if (error.code() == code && std::string(error.what()).find(text) != std::string::npos) return;
-    std::fprintf(stderr, "%s: unexpected error: %s\n", what, error.what());
-    std::exit(7);
-  }
-  std::fprintf(stderr, "%s: no error\n", what);
-  std::exit(7);
 }
 
 // Leaves an epoch after two batches and continues it with another loader: the same batches as without the break.
@@ -414,6 +400,7 @@ void checkMisuse(farhop::Runtime& runtime, const farhop::Graph& graph) {
   checkResume(graph);
   checkLimitedSampling(graph);
   checkExpandAll(graph);
+  farhop::testing::checkWalks(graph);
   checkLabels(graph);
   checkLinkMisuse(graph);
   dropPullUnderWay(graph);

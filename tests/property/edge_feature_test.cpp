@@ -135,6 +135,13 @@ void expectFeaturesOfDrawnEdges(SamplingCluster& cluster, int machine, const Kin
         status = pull(cluster, machine, truth, true, true, &carried);
         ASSERT_TRUE(status.ok()) << status;
         EXPECT_EQ(carried.ids, expected);
+        PulledEdges byId;
+        EdgeRange undrawn = truth;
+        undrawn.drawn = false;
+        status = pull(cluster, machine, undrawn, true, true, &byId);
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_EQ(byId.ids, expected);
+        EXPECT_EQ(byId.features, carried.features);
         const int forward = schema.relations[r].reverseOf >= 0 ? schema.relations[r].reverseOf : static_cast<int>(r);
         for (size_t e = 0; e < expected.size(); ++e) {
           const float feature = fixtureEdgeFeature(forward, expected[e]);
@@ -256,6 +263,13 @@ TEST_F(EdgeFeatures, AreRefused_WhenTheDrawMadeAgainIsAnother) {
   const absl::Status status = pullAll(&pulled);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
   EXPECT_NE(status.message().find("again"), std::string::npos) << status;
+}
+
+TEST_F(EdgeFeatures, NeedCarriedIds_WhereNoDrawsMadeTheEdges) {
+  start();
+  range_.drawn = false;
+  PulledEdges pulled;
+  EXPECT_EQ(pullAll(&pulled).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(EdgeFeatures, ListWhatExists_WhenTheNameIsUnknown) {

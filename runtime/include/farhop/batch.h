@@ -74,6 +74,9 @@ class Block {
   torch::Tensor edgeIndex(const std::string& relation = "") const;
   // int64 [numEdges]: original edge ids, for loaders made with edgeIds = true; borrowed. Error otherwise.
   torch::Tensor edgeIds(const std::string& relation = "") const;
+  // int32 [numEdges]: how often random walks from the destination came by the source, for loaders of importance
+  // neighbours; borrowed. Error otherwise.
+  torch::Tensor visits() const;
   // A feature of the block's edges, rows in the order of indices(); as Batch::edgeFeature().
   FeatureHandle edgeFeature(const std::string& name, const std::string& relation = "") const;
 
@@ -105,7 +108,14 @@ class Batch {
   int64_t numEdges() const;        // over all relations
   int64_t numRemoteEdges() const;  // of these, drawn by other machines
 
-  // Layers; block(0) is the input layer, block(numBlocks() - 1) ends in the seeds' nodes.
+  // Of a RandomWalkLoader's batches; Error otherwise. walks(): int64 [walks, length + 1], numbers of nodes, of the type
+  // that the metapath has at that step, the seed's first; -1 once a walk has ended. Walk w is number w % walksPerSeed of
+  // seed w / walksPerSeed. restarted(): bool [walks, length], true where a step began at the seed after a return to it.
+  // Borrowed (kept alive by the tensors).
+  torch::Tensor walks() const;
+  torch::Tensor restarted() const;
+
+  // Layers, none of batches of walks; block(0) is the input layer, block(numBlocks() - 1) ends in the seeds' nodes.
   int numBlocks() const;
   Block block(int layer) const;
 
@@ -117,8 +127,8 @@ class Batch {
   // A feature of the sampled edges of a relation: rows in the order of block(0).indices(); with Expand::kAll, hop after
   // hop, those of the last block first. "edge_id" (int64, original edge ids) is one of them; of a reverse relation: those
   // of the forward edges. Nothing of it travels before it is pulled: the owners draw the edges again and send rows.
-  // Throws Error(kNotFound) listing the features that exist, Error(kFailedPrecondition) for batches that are no result
-  // of draws.
+  // Throws Error(kNotFound) listing the features that exist, Error(kFailedPrecondition) for batches whose edges
+  // are not the graph's, and for those not drawn (induced subgraphs) unless the loader carries edge ids.
   FeatureHandle edgeFeature(const std::string& name, const std::string& relation = "") const;
   // Several features of all nodes of a type with one request per owner, in the order named.
   std::vector<torch::Tensor> pull(const std::vector<std::string>& names, const std::string& nodeType = "") const;

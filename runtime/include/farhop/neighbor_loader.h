@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@
 #include "farhop/graph.h"
 
 namespace farhop {
+
+namespace sampler {
+struct SamplingOptions;
+}
 
 // How seeds are dealt to processes. kByOwner: a machine's own seeds, round robin to its processes (less
 // traffic). kGlobal: one permutation of all seeds cut by batch number, so that an epoch is the same for any
@@ -42,6 +47,21 @@ enum class Direction { kAsStored, kIn, kOut, kBoth };
 // takes exactly min(fanout, degree) edges of each row, kPoisson as many on average.
 enum class Labor { kOff, kSequential, kPoisson };
 
+// What a batch's edges are. kSampled: those that the hops drew. kInduced: all of the graph between the batch's nodes, one
+// CSR per relation with a row for every node; such a batch has one block, in which all nodes are sources and destinations.
+enum class Subgraph { kSampled, kInduced };
+
+// Neighbours by visits of random walks, as in PinSAGE: docs/sampling.md, "Importance neighbours".
+struct ImportanceSampling {
+  int64_t numWalks = 10;   // from each node
+  int64_t walkLength = 2;  // passes of the metapath; steps where it is one relation
+  double restart = 0.5;    // probability, in [0, 1), to go back to the node before a pass other than the first
+  // Relations that lead from the seeds' node type back to it, each step from an edge's destination to its source. Empty:
+  // the graph's only relation.
+  std::vector<std::string> metapath;
+  std::string weight;  // edge feature of all these relations to choose edges by; empty: uniformly
+};
+
 struct NeighborLoaderOptions {
   // Neighbours per node and hop; [0] is the hop next to the seeds. -1 takes all, 0 none. Applies to every
   // relation that fanoutsByRelation does not name.
@@ -55,7 +75,8 @@ struct NeighborLoaderOptions {
   bool replace = false;
   std::map<std::string, bool> replaceByRelation;
   // Name of the edge feature to draw by, in proportion to it; empty: uniformly. One integer, float32 or float64 per
-  // edge; edges of weight 0 are never drawn. Tables of 8 bytes per edge are made once per process and feature. Applies
+  // edge; edges of weight 0 are never drawn. Reverse relations have the forward edge's weight where the store declares
+  // it (`farhop partition --weights`). Tables of 8 bytes per edge are made once per process and feature. Applies
   // to every relation drawn from that weightByRelation (relation -> feature, or "") does not name.
   std::string weight;
   std::map<std::string, std::string> weightByRelation;
@@ -66,6 +87,12 @@ struct NeighborLoaderOptions {
   Direction direction = Direction::kAsStored;
   Labor labor = Labor::kOff;
   bool layerDependency = false;  // labor: a source has the same random number in all hops
+  // The `fanouts` nodes that walks visit most, instead of in-edges drawn. The only edges of a block are then those from
+  // these nodes, of no relation of the graph (leave relations out in Block's functions); Block::visits() weighs them.
+  // fanoutsByRelation, expand, replace, weight, edgeIds and subgraph cannot be set beside it.
+  std::optional<ImportanceSampling> importance;
+  // With kInduced, fanouts may be empty: the subgraph of the seeds.
+  Subgraph subgraph = Subgraph::kSampled;
   int64_t batchSize = 1024;  // seeds per batch and process
   uint64_t seed = 0;         // fixes the order of the seeds and every draw
   bool shuffle = true;
@@ -84,8 +111,9 @@ class NeighborLoader {
   // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a fanout
   // out of range, a weight that is no number per edge or is negative, infinite or NaN in an own partition (the message
   // has file and row), a batch size below 1, seeds that cannot be dealt as asked; Error(kNotFound) for a weight that a
-  // relation has not, listing those that it has, and where temporal sampling finds no times of seeds or edges. Nothing is
-  // sent, except to ask the owners of seeds for their times where deal is kGlobal.
+  // relation has not, listing those that it has, and where temporal sampling finds no times of seeds or edges.
+  // Importance neighbours: a metapath that does not lead from the seeds' type back to it, numbers and probabilities out
+  // of range. Nothing is sent, except to ask the owners of seeds for their times where deal is kGlobal.
   NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options);
   ~NeighborLoader();
   NeighborLoader(NeighborLoader&&) noexcept;
@@ -134,7 +162,11 @@ class NeighborLoader {
   };
 
  private:
+  friend class RandomWalkLoader;
   struct Impl;
+  // `sampling` as made from other options than `options`, of which the rest holds.
+  NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options,
+                 std::unique_ptr<sampler::SamplingOptions> sampling);
   // False at the end of the epoch.
   bool next(Batch* batch);
   std::unique_ptr<Impl> impl_;
