@@ -34,6 +34,11 @@ struct BatchRequest {
   std::vector<uint64_t> otherSeeds = {};
   // What no row of the batch draws. The destinations must be seeds.
   std::vector<ExcludedPair> excluded = {};
+  // Where seeds are disjoint: the tree of each of `seeds` and then of `otherSeeds`, several may share one; empty: each
+  // its own, by position.
+  std::vector<uint32_t> trees = {};
+  // [tree]: nothing later than this is drawn in it. Where sampling is temporal.
+  std::vector<int64_t> treeTimes = {};
 };
 
 // Memory that one batch under way works in, reused from batch to batch. One batch at a time.
@@ -52,6 +57,7 @@ class BatchWorkspace {
   };
 
   std::vector<NodeNumbering> numbering_;                     // [node type]
+  std::vector<PodVector<uint64_t>> treeNodes_;               // [node type] what is numbered where seeds are disjoint
   std::vector<HopFrontier> frontiers_;                       // [node type]
   std::vector<std::vector<DrawnNeighbors<uint32_t>>> own32_;  // [relation][partition]
   std::vector<std::vector<DrawnNeighbors<uint64_t>>> own64_;
@@ -104,7 +110,11 @@ class BatchSampler {
   // ResourceExhausted when a relation has more edges than a block can index.
   absl::Status placeInducedEdges(BatchWorkspace* work, SampledBatch* batch) const;
 
+  // InvalidArgument when trees or times do not fit the seeds or the options.
+  absl::Status checkRequest(const BatchRequest& request) const;
   void numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const;
+  // Takes the nodes of trees that have been numbered since into the batch.
+  void takeTreeNodes(BatchWorkspace* work, SampledBatch* batch) const;
   absl::Status bucketFrontiers(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
   // Fills work->exchanges_, one per machine that owns rows some relation draws from.
   void planExchanges(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
@@ -115,6 +125,10 @@ class BatchSampler {
   absl::Status appendHop(size_t hop, BatchWorkspace* work, SampledBatch* batch) const;
   template <typename Id>
   void appendRelation(int relation, BatchWorkspace* work, SampledRelation* sampled) const;
+  // Where seeds are disjoint.
+  template <typename Id>
+  void appendTreeRelation(int relation, const PodVector<uint32_t>& trees, BatchWorkspace* work,
+                          SampledRelation* sampled) const;
   // Where a hop's rows of a relation belong.
   SampledRelation& rowsOf(size_t hop, size_t relation, SampledBatch* batch) const {
     const size_t relations = options_.kinds.size();

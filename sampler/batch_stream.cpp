@@ -74,6 +74,7 @@ void BatchStream::launch(uint64_t epoch, uint64_t step, const SharedWorkspace& w
 
 void BatchStream::begin(uint64_t epoch, uint64_t step, const SharedWorkspace& workspace) {
   BatchRequest request{epoch, step, dealer_.batchNumber(step), dealer_.nodeType(), dealer_.seeds(epoch, step)};
+  request.treeTimes = dealer_.times(epoch, step);
   using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
   Task<Result> task = options_.make ? options_.make(&sampler_, std::move(request), workspace->get(), pool_->take())
                                     : sampler_.sample(std::move(request), workspace->get(), pool_->take());

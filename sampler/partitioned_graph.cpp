@@ -60,6 +60,31 @@ CsrView<Id> PartitionedGraph::view(int partition, int relation) const {
   return view;
 }
 
+const int64_t* PartitionedGraph::edgeTimes(int partition, int relation) const {
+  return schema().hasTimes(relation) ? shards_[partition]->relation(relation).times.data() : nullptr;
+}
+
+template <typename Id>
+absl::StatusOr<std::span<const Id>> PartitionedGraph::sourceIds(int relation) const {
+  const size_t type = static_cast<size_t>(schema().relations[relation].source);
+  partition::IdArray ids;
+  {
+    std::lock_guard lock(idsMutex_);
+    sourceIds_.resize(schema().nodeTypes.size());
+    if (sourceIds_[type]) ids = *sourceIds_[type];
+  }
+  if (ids.size() == 0) {
+    FARHOP_ASSIGN_OR_RETURN(ids, store_->originalIdsByGid(static_cast<int>(type)));
+    std::lock_guard lock(idsMutex_);
+    sourceIds_[type] = ids;
+  }
+  if constexpr (sizeof(Id) == 4) {
+    return ids.narrow;
+  } else {
+    return ids.wide;
+  }
+}
+
 absl::Status PartitionedGraph::checkWeight(int relation, uint32_t feature) const {
   const std::vector<partition::FeatureSpec>& features = schema().relations[relation].features;
   if (feature == kStoredWeights) {
@@ -107,5 +132,7 @@ NeighborIndexCache::Result PartitionedGraph::neighborIndex(int relation) const {
 
 template CsrView<uint32_t> PartitionedGraph::view<uint32_t>(int, int) const;
 template CsrView<uint64_t> PartitionedGraph::view<uint64_t>(int, int) const;
+template absl::StatusOr<std::span<const uint32_t>> PartitionedGraph::sourceIds<uint32_t>(int) const;
+template absl::StatusOr<std::span<const uint64_t>> PartitionedGraph::sourceIds<uint64_t>(int) const;
 
 }  // namespace farhop::sampler

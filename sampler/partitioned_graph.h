@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -45,6 +46,12 @@ class PartitionedGraph {
   template <typename Id>
   CsrView<Id> view(int partition, int relation) const;
 
+  // [edges] from when on each edge of an own partition is visible; null where the relation has no times.
+  const int64_t* edgeTimes(int partition, int relation) const;
+  // Original ids of the relation's sources by gid, those of other machines too, as wide as the gids.
+  template <typename Id>
+  absl::StatusOr<std::span<const Id>> sourceIds(int relation) const;
+
   // OK when the relation can be drawn by feature `feature` (its index in the schema): one number per edge. Or by
   // kStoredWeights, where it has them: reverse relations with declared weights, and forward ones that are not float32.
   absl::Status checkWeight(int relation, uint32_t feature) const;
@@ -72,6 +79,8 @@ class PartitionedGraph {
   std::vector<uint64_t> typeHashes_;
   EdgeWeightsCache weights_;
   NeighborIndexCache indexes_;
+  mutable std::mutex idsMutex_;
+  mutable std::vector<std::optional<partition::IdArray>> sourceIds_;  // [node type] guarded by idsMutex_
   std::unique_ptr<JobFeatures> jobFeatures_ = std::make_unique<JobFeatures>();
 };
 

@@ -55,6 +55,10 @@ struct SampledBatch {
   std::vector<std::vector<ExcludedEdge>> excluded;
 
   std::vector<PodVector<uint64_t>> nodes;         // [node type][nodes] gids, seeds first, then hop by hop
+  // Where seeds are disjoint, else without values: [node type][nodes] the tree of each node, which is the position of its
+  // seed unless the request said otherwise; and [tree] its time, where there is one.
+  std::vector<PodVector<uint32_t>> trees;
+  std::vector<int64_t> treeTimes;
   std::vector<std::vector<uint32_t>> nodesByHop;  // [node type][hops + 1]: nodes known before hop h
   // [relation]; where all nodes are expanded again in every hop, [hop * relations + relation], each with the rows of
   // all nodes known before the hop.

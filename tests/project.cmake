@@ -13,6 +13,8 @@ target_include_directories(api_trainer PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(api_trainer SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
 farhop_flags(api_trainer)
 
+farhop_test(unit/loader_options_test.cpp LIBS farhop_runtime farhop_fixture_graphs)
+
 farhop_test(multiproc/whole_job_test.cpp LIBS farhop_fixture_graphs nlohmann_json::nlohmann_json
             EXTRA open_ports.cpp multiproc/farhop_process.cpp TIMEOUT 300)
 target_compile_definitions(whole_job_test PRIVATE

@@ -28,8 +28,9 @@ void must(const absl::Status& status) {
 }  // namespace
 
 bool CanonicalBatch::operator==(const CanonicalBatch& other) const {
-  if (seeds != other.seeds || seedIndex != other.seedIndex || nodes != other.nodes || nodesByHop != other.nodesByHop ||
-      x != other.x || walks != other.walks || restarted != other.restarted || relations.size() != other.relations.size()) {
+  if (seeds != other.seeds || seedIndex != other.seedIndex || nodes != other.nodes || trees != other.trees ||
+      treeTimes != other.treeTimes || nodesByHop != other.nodesByHop || x != other.x || walks != other.walks ||
+      restarted != other.restarted || relations.size() != other.relations.size()) {
     return false;
   }
   for (size_t r = 0; r < relations.size(); ++r) {
@@ -130,6 +131,8 @@ CanonicalBatch SamplingCluster::canonical(int machine, const sampler::SampledBat
   }
   result.nodesByHop = batch.nodesByHop;
   result.relations = batch.relations;
+  result.treeTimes = batch.treeTimes;
+  for (const auto& trees : batch.trees) result.trees.emplace_back(trees.begin(), trees.end());
   result.walks.assign(batch.walks.begin(), batch.walks.end());
   result.restarted.assign(batch.restarted.begin(), batch.restarted.end());
   return result;
@@ -138,10 +141,12 @@ CanonicalBatch SamplingCluster::canonical(int machine, const sampler::SampledBat
 std::vector<CanonicalBatch> SamplingCluster::sampleEpoch(int machine, int nodeType, const std::vector<uint64_t>& seeds,
                                                          uint64_t batchSize, uint64_t epoch,
                                                          const sampler::SamplingOptions& sampling,
-                                                         const sampler::StreamOptions& stream) {
+                                                         const sampler::StreamOptions& stream,
+                                                         const std::vector<int64_t>& times) {
   sampler::SeedSet set;
   set.nodeType = nodeType;
   for (uint64_t seed : seeds) set.all.push_back(gid(nodeType, seed));
+  set.times = times;
   sampler::DealOptions deal;
   deal.batchSize = batchSize;
   deal.shuffle = false;

@@ -50,6 +50,22 @@ torch::Tensor Batch::seedIndex() const {
   return borrow(core_->sampled, core_->sampled->seedIndex.data(), numSeeds(), torch::kInt32).to(torch::kInt64);
 }
 
+torch::Tensor Batch::tree(const std::string& nodeType) const {
+  const size_t type = static_cast<size_t>(core_->graph->nodeType(nodeType));
+  if (!core_->sampling->disjoint) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "tree: seeds are not disjoint; set NeighborLoaderOptions::disjoint or temporal");
+  }
+  return borrow(core_->sampled, core_->sampled->trees[type].data(), numNodes(nodeType), torch::kInt32).to(torch::kInt64);
+}
+
+torch::Tensor Batch::seedTimes() const {
+  if (!core_->sampling->temporal) {
+    throw Error(ErrorCode::kFailedPrecondition, "seedTimes: seeds have no times; set NeighborLoaderOptions::temporal");
+  }
+  return borrow(core_->sampled, core_->sampled->treeTimes.data(), numSeeds(), torch::kInt64);
+}
+
 int64_t Batch::numNodes(const std::string& nodeType) const {
   return static_cast<int64_t>(core_->sampled->nodes[core_->graph->nodeType(nodeType)].size());
 }

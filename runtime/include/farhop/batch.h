@@ -99,6 +99,11 @@ class Batch {
   int64_t numSeeds() const;
   // int64 [numSeeds]: number of each seed's node; repeats share one.
   torch::Tensor seedIndex() const;
+  // With disjoint seeds, else Error(kFailedPrecondition): int64 [numNodes], the position of the seed whose tree each node
+  // of a type belongs to.
+  torch::Tensor tree(const std::string& nodeType = "") const;
+  // With temporal sampling, likewise: int64 [numSeeds], the time of each seed.
+  torch::Tensor seedTimes() const;
   int64_t numNodes(const std::string& nodeType = "") const;
   int64_t numEdges() const;        // over all relations
   int64_t numRemoteEdges() const;  // of these, drawn by other machines

@@ -32,6 +32,21 @@ enum class EpochTail { kWrap, kDrop, kUneven };
 // CSR. kAll: all nodes found so far again in every hop, each time a new draw, as DGL's blocks do; one CSR per block.
 enum class Expand { kNew, kAll };
 
+// Whose time a seed has bounds what its neighbourhood may know: an edge is drawn only if it and its source node are
+// not later than that (equal is allowed), at any depth. kUniform draws among those as without times, kMostRecent takes
+// the latest ones. Relations without times are always visible, and drawn as without times.
+enum class Temporal { kOff, kUniform, kMostRecent };
+
+// Which neighbours a relation draws. kAsStored: in-neighbours, of each relation that the store has; reverse relations
+// are relations like others. The others go by forward relations, which alone may be named in options then, and apply to
+// rev_NAME what is said of NAME: kIn draws in-neighbours through NAME, kOut out-neighbours through rev_NAME, kBoth both,
+// each with the fanout. Batches have the edges under the relation that they were drawn through.
+enum class Direction { kAsStored, kIn, kOut, kBoth };
+
+// Layer-neighbour sampling: rows that share sources draw the same ones, so that a batch has fewer nodes. kSequential
+// takes exactly min(fanout, degree) edges of each row, kPoisson as many on average.
+enum class Labor { kOff, kSequential, kPoisson };
+
 // What a batch's edges are. kSampled: those that the hops drew. kInduced: all of the graph between the batch's nodes, one
 // CSR per relation with a row for every node; such a batch has one block, in which all nodes are sources and destinations.
 enum class Subgraph { kSampled, kInduced };
@@ -65,6 +80,13 @@ struct NeighborLoaderOptions {
   // to every relation drawn from that weightByRelation (relation -> feature, or "") does not name.
   std::string weight;
   std::map<std::string, std::string> weightByRelation;
+  // Every seed (each position, repeats too) is the root of a tree of its own, which shares no node with the others.
+  bool disjoint = false;
+  // Makes seeds disjoint. Their times: those given to Graph::seeds(), otherwise those that the store has of their type.
+  Temporal temporal = Temporal::kOff;
+  Direction direction = Direction::kAsStored;
+  Labor labor = Labor::kOff;
+  bool layerDependency = false;  // labor: a source has the same random number in all hops
   // The `fanouts` nodes that walks visit most, instead of in-edges drawn. The only edges of a block are then those from
   // these nodes, of no relation of the graph (leave relations out in Block's functions); Block::visits() weighs them.
   // fanoutsByRelation, expand, replace, weight, edgeIds and subgraph cannot be set beside it.
@@ -89,8 +111,9 @@ class NeighborLoader {
   // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a fanout
   // out of range, a weight that is no number per edge or is negative, infinite or NaN in an own partition (the message
   // has file and row), a batch size below 1, seeds that cannot be dealt as asked; Error(kNotFound) for a weight that a
-  // relation has not, listing those that it has. Importance neighbours: a metapath that does not lead from the seeds'
-  // type back to it, numbers and probabilities out of range. Nothing is sent.
+  // relation has not, listing those that it has, and where temporal sampling finds no times of seeds or edges.
+  // Importance neighbours: a metapath that does not lead from the seeds' type back to it, numbers and probabilities out
+  // of range. Nothing is sent, except to ask the owners of seeds for their times where deal is kGlobal.
   NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options);
   ~NeighborLoader();
   NeighborLoader(NeighborLoader&&) noexcept;
