@@ -117,31 +117,11 @@ class SamplerBench {
     replace.kinds = {{sampler::DrawKind::kUniformWithReplacement}};
     FARHOP_RETURN_IF_ERROR(
         addCase("with replacement", 1, [&] { return makeBatchSampler(graph_, replace, &idle_); }));
-    FARHOP_RETURN_IF_ERROR(addWalkCases(sampling));
     FARHOP_RETURN_IF_ERROR(addLimitedCases(sampling));
+    FARHOP_RETURN_IF_ERROR(addWalkCases(sampling));
     FARHOP_RETURN_IF_ERROR(addLinkCases(sampling));
     if (cores_.size() < 2) return absl::OkStatus();
     return addCase("uniform, 2 threads", 2, uniform);
-  }
-
-  // An edge of a walk is a step.
-  absl::Status addWalkCases(const sampler::SamplingOptions& sampling) {
-    sampler::SamplingOptions walks;
-    walks.seed = options_.seed;
-    walks.walks = {sampler::WalkPlan{{{0}}, kWalkLength}, 1};
-    FARHOP_RETURN_IF_ERROR(addCase("random walks", 1, [&] { return makeBatchSampler(graph_, walks, &idle_); }));
-    walks.walks->plan.p = 0.25;
-    walks.walks->plan.q = 4;
-    FARHOP_RETURN_IF_ERROR(addCase("node2vec", 1, [&] { return makeBatchSampler(graph_, walks, &idle_); }));
-    sampler::SamplingOptions importance = sampling;
-    importance.fanouts.resize(std::min<size_t>(importance.fanouts.size(), 2));
-    importance.importance = {sampler::WalkPlan{{{0}}, 3, 0.5}, 10};
-    FARHOP_RETURN_IF_ERROR(
-        addCase("importance, 2 hops", 1, [&] { return makeBatchSampler(graph_, importance, &idle_); }));
-    sampler::SamplingOptions induced = sampling;
-    induced.fanouts.resize(std::min<size_t>(induced.fanouts.size(), 2));
-    induced.subgraph = sampler::Subgraph::kInduced;
-    return addCase("induced, 2 hops", 1, [&] { return makeBatchSampler(graph_, induced, &idle_); });
   }
 
   // Kinds that are compared with uniform; those that need times or weights where the graph has them.
@@ -164,6 +144,26 @@ class SamplerBench {
     FARHOP_RETURN_IF_ERROR(add("weighted, with replacement", Kind::kWeightedWithReplacement, false, false));
     FARHOP_RETURN_IF_ERROR(add("temporal", Kind::kUniform, true, true));
     return add("temporal, most recent", Kind::kMostRecent, true, true);
+  }
+
+  // An edge of a walk is a step.
+  absl::Status addWalkCases(const sampler::SamplingOptions& sampling) {
+    sampler::SamplingOptions walks;
+    walks.seed = options_.seed;
+    walks.walks = {sampler::WalkPlan{{{0}}, kWalkLength}, 1};
+    FARHOP_RETURN_IF_ERROR(addCase("random walks", 1, [&] { return makeBatchSampler(graph_, walks, &idle_); }));
+    walks.walks->plan.p = 0.25;
+    walks.walks->plan.q = 4;
+    FARHOP_RETURN_IF_ERROR(addCase("node2vec", 1, [&] { return makeBatchSampler(graph_, walks, &idle_); }));
+    sampler::SamplingOptions importance = sampling;
+    importance.fanouts.resize(std::min<size_t>(importance.fanouts.size(), 2));
+    importance.importance = {sampler::WalkPlan{{{0}}, 3, 0.5}, 10};
+    FARHOP_RETURN_IF_ERROR(
+        addCase("importance, 2 hops", 1, [&] { return makeBatchSampler(graph_, importance, &idle_); }));
+    sampler::SamplingOptions induced = sampling;
+    induced.fanouts.resize(std::min<size_t>(induced.fanouts.size(), 2));
+    induced.subgraph = sampler::Subgraph::kInduced;
+    return addCase("induced, 2 hops", 1, [&] { return makeBatchSampler(graph_, induced, &idle_); });
   }
 
   // Seed edges as they are; with their edges left out of the rows; and with negatives that are no edges.

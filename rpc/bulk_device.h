@@ -1,7 +1,8 @@
 // What a bulk transport needs of a network: registered memory, posted transfers, completions.
 //
 // The transport (bulk_transport.cpp) brings queues, bounds, deadlines and the care for memory; a device brings
-// only what differs. All calls but registerMemory(), unregisterMemory() and wake() come from one thread.
+// only what differs. registerMemory(), unregisterMemory() and wake() come from any thread, addPeer() from connect()'s
+// before anything is posted, everything else from the transport's own.
 #pragma once
 
 #include <cstddef>

@@ -114,11 +114,11 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
                                                                          BatchWorkspace* workspace,
                                                                          std::unique_ptr<SampledBatch> memory) const {
   std::unique_ptr<SampledBatch> batch = memory ? std::move(memory) : std::make_unique<SampledBatch>();
+  absl::Status valid = checkRequest(request);
+  if (!valid.ok()) co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(std::move(valid));
   if (options_.walks) co_return co_await sampleWalks(std::move(request), workspace, std::move(batch));
   if (options_.importance) co_return co_await sampleImportance(std::move(request), workspace, std::move(batch));
   StageTimer stages(options_.stageClock);
-  absl::Status valid = checkRequest(request);
-  if (!valid.ok()) co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(std::move(valid));
   numberSeeds(request, workspace, batch.get());
   for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
     absl::Status drawn = bucketFrontiers(*batch, hop, workspace);
@@ -172,6 +172,9 @@ absl::Status BatchSampler::checkRequest(const BatchRequest& request) const {
   }
   if (!options_.disjoint) {
     return trees.empty() ? absl::OkStatus() : absl::InvalidArgumentError("trees need seeds that are disjoint");
+  }
+  if (options_.walks || options_.importance || options_.subgraph == Subgraph::kInduced) {
+    return absl::InvalidArgumentError("walks, importance neighbours and induced subgraphs cannot be disjoint");
   }
   const uint64_t seeds = request.seeds.size() + request.otherSeeds.size();
   if (!trees.empty() && trees.size() != seeds) {

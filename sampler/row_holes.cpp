@@ -8,6 +8,9 @@ namespace {
 
 // Up to this many sources are compared with each neighbour; more are looked up in a hash table.
 constexpr size_t kComparedSources = 8;
+// Bits of the filter before that table: it stays in the first cache.
+constexpr int kFilterLog2 = 15;
+constexpr uint32_t kFilterBits = 1U << kFilterLog2;
 // Neighbours compared at once: a fixed number, so that the compiler makes vector compares of them.
 constexpr uint64_t kLanes = 16;
 // Tries of a draw by weight before what is left of the row is summed up.
@@ -37,10 +40,18 @@ void findHoles(const CsrView<Id>& view, uint64_t from, uint64_t to, std::span<co
                std::vector<uint64_t>* holes, PositionSet* scratch) {
   holes->clear();
   if (sources.size() > kComparedSources) {
+    // A neighbour whose bit is not set is none of them; the others, few, are looked up.
+    uint64_t bits[kFilterBits / 64] = {};
+    const auto bitOf = [](Id id) { return (static_cast<uint32_t>(id) * 0x9E3779B1U) >> (32 - kFilterLog2); };
     scratch->reset(sources.size());
-    for (uint64_t source : sources) scratch->insert(source);
+    for (uint64_t source : sources) {
+      scratch->insert(source);
+      const uint32_t bit = bitOf(static_cast<Id>(source));
+      bits[bit / 64] |= uint64_t{1} << (bit % 64);
+    }
     for (uint64_t e = from; e < to; ++e) {
-      if (scratch->contains(view.neighbors[e])) holes->push_back(e);
+      const uint32_t bit = bitOf(view.neighbors[e]);
+      if ((bits[bit / 64] >> (bit % 64) & 1) != 0 && scratch->contains(view.neighbors[e])) holes->push_back(e);
     }
     return;
   }

@@ -42,14 +42,14 @@ struct SamplingOptions {
   std::vector<std::vector<int64_t>> fanouts;
   std::vector<RelationKind> kinds;  // [relation]; empty: all uniform without replacement
   Expand expand = Expand::kNew;
-  std::optional<WalkOptions> walks;             // fanouts is empty then
-  std::optional<ImportanceOptions> importance;  // fanouts[hop][0] counts; kinds and edgeIds do not apply
-  Subgraph subgraph = Subgraph::kSampled;
   // Every seed is the root of a tree of its own: its neighbourhood shares no node with those of other seeds.
   bool disjoint = false;
   bool temporal = false;  // requests have times; needs disjoint
   // kLabor and kLaborPoisson: a source has the same random number in all hops.
   bool layerDependency = false;
+  std::optional<WalkOptions> walks;             // fanouts is empty then
+  std::optional<ImportanceOptions> importance;  // fanouts[hop][0] counts; kinds and edgeIds do not apply
+  Subgraph subgraph = Subgraph::kSampled;
   uint64_t seed = 0;
   bool edgeIds = false;
   std::chrono::milliseconds requestTimeout{60'000};

@@ -54,8 +54,13 @@ Task<absl::Status> Walker::walk(WalkStarts starts, Deadline deadline, WalkWorksp
       step.tries = static_cast<uint32_t>(std::clamp<uint64_t>(kMaxCandidates / work->pending_.size(), 1, step.tries));
       status = askForCandidates(step, work);
       if (!status.ok()) break;
+      // Without a message nothing is awaited, so that long walks among own nodes do not nest.
       std::function<absl::Status()> own = [this, work] { return serveOwn(&work->steps_, serveSteps); };
-      status = co_await exchange(&options, &work->messages_, std::move(own));
+      if (work->messages_.empty()) {
+        status = own();
+      } else {
+        status = co_await exchange(&options, &work->messages_, std::move(own));
+      }
       if (status.ok()) status = takeCandidates(step, work);
       if (!status.ok()) break;
       judge(step, work);
@@ -63,7 +68,11 @@ Task<absl::Status> Walker::walk(WalkStarts starts, Deadline deadline, WalkWorksp
         status = askForNeighbors(work);
         if (!status.ok()) break;
         std::function<absl::Status()> ownAnswers = [this, work] { return serveOwn(&work->adjacency_, serveAdjacency); };
-        status = co_await exchange(&questions, &work->messages_, std::move(ownAnswers));
+        if (work->messages_.empty()) {
+          status = ownAnswers();
+        } else {
+          status = co_await exchange(&questions, &work->messages_, std::move(ownAnswers));
+        }
         if (status.ok()) status = takeAnswers(work);
         if (!status.ok()) break;
       }

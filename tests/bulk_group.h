@@ -87,8 +87,9 @@ class Arrivals {
 };
 
 struct Member {
-  std::unique_ptr<BulkTransport> transport;
+  // Outlives the transport, which counts into it.
   std::shared_ptr<Arrivals> arrivals = std::make_shared<Arrivals>();
+  std::unique_ptr<BulkTransport> transport;
 };
 
 inline void connectMembers(std::vector<Member>& members) {

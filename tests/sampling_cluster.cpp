@@ -131,10 +131,10 @@ CanonicalBatch SamplingCluster::canonical(int machine, const sampler::SampledBat
   }
   result.nodesByHop = batch.nodesByHop;
   result.relations = batch.relations;
-  result.walks.assign(batch.walks.begin(), batch.walks.end());
-  result.restarted.assign(batch.restarted.begin(), batch.restarted.end());
   result.treeTimes = batch.treeTimes;
   for (const auto& trees : batch.trees) result.trees.emplace_back(trees.begin(), trees.end());
+  result.walks.assign(batch.walks.begin(), batch.walks.end());
+  result.restarted.assign(batch.restarted.begin(), batch.restarted.end());
   return result;
 }
 

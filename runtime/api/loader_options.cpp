@@ -165,6 +165,13 @@ sampler::SamplingOptions commonSamplingOptions(const NeighborLoaderOptions& opti
 
 sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLoaderOptions& options) {
   sampler::SamplingOptions sampling = commonSamplingOptions(options);
+  const bool limited = options.disjoint || options.temporal != Temporal::kOff;
+  if (limited && options.subgraph == Subgraph::kInduced) {
+    refuse("an induced subgraph has all edges between the nodes of a batch; it cannot be disjoint or temporal");
+  }
+  if (options.importance && (limited || options.labor != Labor::kOff || options.direction != Direction::kAsStored)) {
+    refuse("importance neighbours are not disjoint or temporal, and have neither labor nor a direction");
+  }
   sampling.fanouts = fanoutsByHop(core, options);
   sampling.subgraph = options.subgraph == Subgraph::kInduced ? sampler::Subgraph::kInduced : sampler::Subgraph::kSampled;
   if (options.importance) {
@@ -180,10 +187,6 @@ sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLo
   if (sampling.temporal) checkTimes(core, sampling.fanouts);
   if (sampling.disjoint) {
     okOrThrow(sampler::checkTrees(*core.graph, static_cast<uint64_t>(std::max<int64_t>(options.batchSize, 0))));
-  }
-  if (sampling.disjoint && options.subgraph == Subgraph::kInduced) {
-    refuse("an induced subgraph has all edges between its nodes, so seeds in it are not disjoint, nor are times honoured; "
-           "leave disjoint and temporal off");
   }
   return sampling;
 }

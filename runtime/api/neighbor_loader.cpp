@@ -30,11 +30,11 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   sampler::SamplingOptions& sampling = *owned;
   const sampler::DealOptions deal = api::dealOptions(core, options);
   const int type = core.nodeType(seeds.nodeType());
-  api::checkWalkStart(core, sampling, type);
   if (!sampling.temporal && !seeds.times_.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the seeds have times, but NeighborLoaderOptions::temporal is kOff: their neighbourhoods would look ahead");
   }
+  api::checkWalkStart(core, sampling, type);
   sampler::SeedSet set = valueOrThrow(
       seeds.isAll_     ? sampler::seedSetOfNodes(*core.graph, type, deal.deal)
       : seeds.isSplit_ ? sampler::seedSetOfSplit(*core.graph, seeds.name(), type, deal.deal)

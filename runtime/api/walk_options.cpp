@@ -86,10 +86,6 @@ sampler::ImportanceOptions importanceOptions(const GraphCore& core, const Neighb
       !options.weight.empty() || !options.weightByRelation.empty()) {
     refuse("with importance neighbours only `fanouts` apply; relations and weights are those of `importance`");
   }
-  if (options.disjoint || options.temporal != Temporal::kOff || options.direction != Direction::kAsStored ||
-      options.labor != Labor::kOff || options.layerDependency) {
-    refuse("importance neighbours are no in-edges drawn: disjoint, temporal, direction and labor do not apply to them");
-  }
   sampler::ImportanceOptions importance;
   sampler::WalkPlan& plan = importance.plan;
   plan.metapath = metapathOf(core, asked.metapath, asked.weight, {});

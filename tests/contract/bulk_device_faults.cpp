@@ -134,7 +134,7 @@ class BulkDeviceFaults : public ::testing::Test {
 };
 
 TEST_F(BulkDeviceFaults, EndATransferAtItsDeadline_ButKeepItsMemory) {
-  BulkEnd end = write(1, bulkSoon(40));
+  BulkEnd end = write(1, bulkSoon(1000));
   ASSERT_TRUE(script_->awaitPosted(1));
   const absl::Status status = end.wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);

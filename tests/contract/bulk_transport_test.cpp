@@ -35,6 +35,7 @@ class BulkTransports : public ::testing::TestWithParam<Kind> {
     fabric.forcedRegistrationModes = kind.modes;
     return makeFabricTransport(std::move(options), fabric);
   }
+  static bool isKind(const char* choice) { return std::string(GetParam().choice) == choice; }
   std::vector<Member> group(int size, void (*adjust)(BulkOptions&) = nullptr) const {
     std::vector<Member> members(static_cast<size_t>(size));
     for (int rank = 0; rank < size; ++rank) {
@@ -49,17 +50,25 @@ class BulkTransports : public ::testing::TestWithParam<Kind> {
   }
 };
 
+const auto nameOf = [](const auto& instance) { return instance.param.name; };
 INSTANTIATE_TEST_SUITE_P(
     All, BulkTransports,
-    ::testing::Values(Kind{"InProcess"}, Kind{"Tcp", true, "tcp"}, Kind{"TcpIpv6", true, "tcp", "::1"},
+    ::testing::Values(Kind{"InProcess"}, Kind{"Tcp", true, "tcp"},
                       // Virtual addresses, allocated memory and the provider's keys at once: what ofi_rxm allows.
-                      Kind{"TcpBasicRegistration", true, "tcp", "127.0.0.1", FI_MR_BASIC},
+                      Kind{"TcpBasicRegistration", true, "tcp", "127.0.0.1", FI_MR_BASIC}),
+    nameOf);
+// What differs here is libfabric's, which the sanitizers do not see.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+INSTANTIATE_TEST_SUITE_P(
+    More, BulkTransports,
+    ::testing::Values(Kind{"TcpIpv6", true, "tcp", "::1"},
                       Kind{"TcpLocalRegistration", true, "tcp", "127.0.0.1", FI_MR_LOCAL},
                       Kind{"TcpAllocatedRegistration", true, "tcp", "127.0.0.1", FI_MR_ALLOCATED},
                       // Without ofi_rxm, each by itself.
                       Kind{"NetVirtualAddresses", true, "net", "127.0.0.1", FI_MR_VIRT_ADDR},
                       Kind{"NetProviderKeys", true, "net", "127.0.0.1", FI_MR_PROV_KEY}),
-    [](const auto& instance) { return instance.param.name; });
+    nameOf);
+#endif
 
 TEST_P(BulkTransports, WriteBytesToTheirPlace_AndTellTheDataOnce) {
   auto members = group(2);
@@ -257,7 +266,7 @@ TEST_P(BulkTransports, FailEverythingOfALostPeer_AndGoOnWithTheOthers) {
                                .deadline = bulkSoon()}, fine.done());
   EXPECT_TRUE(fine.wait().ok());
   EXPECT_FALSE(members[0].transport->grant(region, 1).ok());
-  if (std::string(GetParam().choice) == "net") return;  // cannot close a peer's connection: the grant lasts
+  if (isKind("net")) return;  // cannot close a peer's connection: the grant lasts until the transport ends
   BulkEnd drained;
   members[0].transport->drain(region, bulkSoon(), drained.done());
   EXPECT_TRUE(drained.wait().ok());
@@ -323,11 +332,11 @@ TEST_P(BulkTransports, BoundWhatWaits) {
     options.maxQueuedPerPeer = 4;
     options.maxInFlightPerPeer = 1;
   });
-  auto local = registered(*members[0].transport, makeBlock(8 << 20));
-  auto remote = exposed(*members[1].transport, makeBlock(8 << 20));
+  auto local = registered(*members[0].transport, makeBlock(2 << 20));
+  auto remote = exposed(*members[1].transport, makeBlock(2 << 20));
   std::vector<BulkEnd> ends(60);
   for (BulkEnd& end : ends) {
-    members[0].transport->write({.peer = 1, .local = local, .bytes = 8 << 20, .remote = remote->remote(),
+    members[0].transport->write({.peer = 1, .local = local, .bytes = 2 << 20, .remote = remote->remote(),
                                  .deadline = bulkSoon()}, end.done());
   }
   int fine = 0, refused = 0;
@@ -343,7 +352,7 @@ TEST_P(BulkTransports, BoundWhatWaits) {
 }
 
 TEST_P(BulkTransports, UseNoProcessor_WhileTheyAreIdle) {
-  if (std::string(GetParam().choice) == "net") GTEST_SKIP() << "its descriptor stays readable: docs/bulk-transport.md";
+  if (isKind("net")) GTEST_SKIP() << "its descriptor stays readable: docs/bulk-transport.md";
   auto members = group(2);
   auto local = registered(*members[0].transport, makeBlock(1000));
   auto remote = exposed(*members[1].transport, makeBlock(1000));
@@ -363,7 +372,7 @@ TEST_P(BulkTransports, UseNoProcessor_WhileTheyAreIdle) {
   };
   const auto before = used();
   std::this_thread::sleep_for(milliseconds(300));
-  EXPECT_LT(used() - before, 10'000);  // microseconds, of both
+  EXPECT_LT(used() - before, 20'000);  // microseconds, of both; a thread that spins takes 300'000
 }
 
 TEST_P(BulkTransports, TellAtTheDeadline_ThatNobodyAnswers) {
@@ -389,7 +398,7 @@ TEST_P(BulkTransports, FailAWriteToMemoryThatIsNotRegistered) {
   for (const RemoteRegion& remote : {gone, (*forReading)->remote()}) {
     BulkEnd end;
     members[0].transport->write({.peer = 1, .local = local, .bytes = 1 << 20, .remote = remote,
-                                 .deadline = bulkSoon(2000)}, end.done());
+                                 .deadline = bulkSoon(500)}, end.done());
     // Short writes may leave before the peer refuses them; what counts is that they do not arrive.
     static_cast<void>(end.wait());
   }
@@ -412,6 +421,36 @@ TEST(FabricProviders, AreListed_WhenTheChosenOneIsNotThere) {
   auto best = makeFabricTransport(bulkOptions(0, 1), options);
   ASSERT_TRUE(best.ok()) << best.status();
 }
+
+// Not the whole contract: it crashes when a peer closes in the middle of a transfer (docs/bulk-transport.md). Its
+// locks in shared memory are unknown to ThreadSanitizer, its copies between processes to AddressSanitizer.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(FabricProviders, MoveBytesThroughSharedMemory_WhenAsked) {
+  FabricOptions options;
+  options.choice = "shm";
+  std::vector<Member> members(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    auto made = makeFabricTransport(bulkOptions(rank, 2), options);
+    if (!made.ok()) GTEST_SKIP() << made.status();
+    members[static_cast<size_t>(rank)].transport = *std::move(made);
+  }
+  connectMembers(members);
+  auto source = makeBlock(3 << 20, 5), target = makeBlock(3 << 20);
+  auto from = registered(*members[0].transport, source), to = exposed(*members[1].transport, target);
+  BulkEnd written, read;
+  members[0].transport->write({.peer = 1, .local = from, .bytes = 3 << 20, .remote = to->remote(), .data = 8,
+                               .deadline = bulkSoon()}, written.done());
+  EXPECT_TRUE(written.wait().ok());
+  ASSERT_TRUE(members[1].arrivals->await(1));
+  EXPECT_EQ(members[1].arrivals->counts(), (std::map<uint32_t, int>{{8, 1}}));
+  EXPECT_EQ(target->bytes_, source->bytes_);
+  std::fill(target->bytes_.begin(), target->bytes_.end(), std::byte{6});
+  members[0].transport->read({.peer = 1, .local = from, .bytes = 3 << 20, .remote = to->remote(),
+                              .deadline = bulkSoon()}, read.done());
+  EXPECT_TRUE(read.wait().ok());
+  EXPECT_EQ(source->bytes_, target->bytes_);
+}
+#endif
 
 TEST(FabricProviders, RefuseAGroupOfDifferentKinds) {
   FabricOptions four, six;

@@ -233,6 +233,15 @@ TEST(RandomWalks, OfRepeatedSeedsDiffer_AndEndAtOnceAtIsolatedNodes) {
   EXPECT_EQ(isolated[0].nodes[0].size(), 2u);
 }
 
+TEST(RandomWalks, MayBeVeryLong) {
+  SamplingCluster cluster(storeOf(smallGraph(), 1), 1, rpc::TransportKind::kInProcess);
+  for (double q : {1.0, 2.0}) {
+    const WalkPlan plan{{{0}}, sampler::kMaxWalkLength, 0.1, 1, q};
+    const auto batch = cluster.sampleEpoch(0, 0, {3}, 1, 0, walkOptions(plan), {1, 1})[0];
+    EXPECT_EQ(batch.walks.size(), sampler::kMaxWalkLength + size_t{1});
+  }
+}
+
 TEST(RandomWalks, ChangeWithSeedEpochAndBatchNumber) {
   SamplingCluster cluster(storeOf(smallGraph(), 1), 1, rpc::TransportKind::kInProcess);
   auto options = walkOptions({{{0}}, 6});

@@ -32,21 +32,6 @@ enum class EpochTail { kWrap, kDrop, kUneven };
 // CSR. kAll: all nodes found so far again in every hop, each time a new draw, as DGL's blocks do; one CSR per block.
 enum class Expand { kNew, kAll };
 
-// What a batch's edges are. kSampled: those that the hops drew. kInduced: all of the graph between the batch's nodes, one
-// CSR per relation with a row for every node; such a batch has one block, in which all nodes are sources and destinations.
-enum class Subgraph { kSampled, kInduced };
-
-// Neighbours by visits of random walks, as in PinSAGE: docs/sampling.md, "Importance neighbours".
-struct ImportanceSampling {
-  int64_t numWalks = 10;   // from each node
-  int64_t walkLength = 2;  // passes of the metapath; steps where it is one relation
-  double restart = 0.5;    // probability, in [0, 1), to go back to the node before a pass other than the first
-  // Relations that lead from the seeds' node type back to it, each step from an edge's destination to its source. Empty:
-  // the graph's only relation.
-  std::vector<std::string> metapath;
-  std::string weight;  // edge feature of all these relations to choose edges by; empty: uniformly
-};
-
 // Whose time a seed has bounds what its neighbourhood may know: an edge is drawn only if it and its source node are
 // not later than that (equal is allowed), at any depth. kUniform draws among those as without times, kMostRecent takes
 // the latest ones. Relations without times are always visible, and drawn as without times.
@@ -61,6 +46,21 @@ enum class Direction { kAsStored, kIn, kOut, kBoth };
 // Layer-neighbour sampling: rows that share sources draw the same ones, so that a batch has fewer nodes. kSequential
 // takes exactly min(fanout, degree) edges of each row, kPoisson as many on average.
 enum class Labor { kOff, kSequential, kPoisson };
+
+// What a batch's edges are. kSampled: those that the hops drew. kInduced: all of the graph between the batch's nodes, one
+// CSR per relation with a row for every node; such a batch has one block, in which all nodes are sources and destinations.
+enum class Subgraph { kSampled, kInduced };
+
+// Neighbours by visits of random walks, as in PinSAGE: docs/sampling.md, "Importance neighbours".
+struct ImportanceSampling {
+  int64_t numWalks = 10;   // from each node
+  int64_t walkLength = 2;  // passes of the metapath; steps where it is one relation
+  double restart = 0.5;    // probability, in [0, 1), to go back to the node before a pass other than the first
+  // Relations that lead from the seeds' node type back to it, each step from an edge's destination to its source. Empty:
+  // the graph's only relation.
+  std::vector<std::string> metapath;
+  std::string weight;  // edge feature of all these relations to choose edges by; empty: uniformly
+};
 
 struct NeighborLoaderOptions {
   // Neighbours per node and hop; [0] is the hop next to the seeds. -1 takes all, 0 none. Applies to every
@@ -80,12 +80,6 @@ struct NeighborLoaderOptions {
   // to every relation drawn from that weightByRelation (relation -> feature, or "") does not name.
   std::string weight;
   std::map<std::string, std::string> weightByRelation;
-  // The `fanouts` nodes that walks visit most, instead of in-edges drawn. The only edges of a block are then those from
-  // these nodes, of no relation of the graph (leave relations out in Block's functions); Block::visits() weighs them.
-  // fanoutsByRelation, expand, replace, weight, edgeIds and subgraph cannot be set beside it.
-  std::optional<ImportanceSampling> importance;
-  // With kInduced, fanouts may be empty: the subgraph of the seeds.
-  Subgraph subgraph = Subgraph::kSampled;
   // Every seed (each position, repeats too) is the root of a tree of its own, which shares no node with the others.
   bool disjoint = false;
   // Makes seeds disjoint. Their times: those given to Graph::seeds(), otherwise those that the store has of their type.
@@ -93,6 +87,12 @@ struct NeighborLoaderOptions {
   Direction direction = Direction::kAsStored;
   Labor labor = Labor::kOff;
   bool layerDependency = false;  // labor: a source has the same random number in all hops
+  // The `fanouts` nodes that walks visit most, instead of in-edges drawn. The only edges of a block are then those from
+  // these nodes, of no relation of the graph (leave relations out in Block's functions); Block::visits() weighs them.
+  // fanoutsByRelation, expand, replace, weight, edgeIds and subgraph cannot be set beside it.
+  std::optional<ImportanceSampling> importance;
+  // With kInduced, fanouts may be empty: the subgraph of the seeds.
+  Subgraph subgraph = Subgraph::kSampled;
   int64_t batchSize = 1024;  // seeds per batch and process
   uint64_t seed = 0;         // fixes the order of the seeds and every draw
   bool shuffle = true;
@@ -120,9 +120,9 @@ class NeighborLoader {
   // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a fanout
   // out of range, a weight that is no number per edge or is negative, infinite or NaN in an own partition (the message
   // has file and row), a batch size below 1, seeds that cannot be dealt as asked; Error(kNotFound) for a weight that a
-  // relation has not, listing those that it has, and where temporal sampling finds no times of seeds or edges. Importance
-  // neighbours: a metapath that does not lead from the seeds' type back to it, numbers and probabilities out of range.
-  // Nothing is sent, except to ask the owners of seeds for their times where deal is kGlobal.
+  // relation has not, listing those that it has, and where temporal sampling finds no times of seeds or edges.
+  // Importance neighbours: a metapath that does not lead from the seeds' type back to it, numbers and probabilities out
+  // of range. Nothing is sent, except to ask the owners of seeds for their times where deal is kGlobal.
   NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options);
   ~NeighborLoader();
   NeighborLoader(NeighborLoader&&) noexcept;
