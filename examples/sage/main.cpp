@@ -21,6 +21,7 @@ struct Options {
   std::vector<int64_t> fanouts{15, 10};
   int64_t epochs = 10, batchSize = 1024, hidden = 128, seed = 0;
   double learningRate = 0.01, dropout = 0.0;
+  bool prefetch = false;
   std::string summary;
 };
 
@@ -121,12 +122,11 @@ nlohmann::json summarize(const farhop::JobStats& job) {
                             {"neighbor_bytes", job.neighborBytes},
                             {"feature_bytes", job.featureBytes},
                             {"shm_feature_bytes", job.sharedMemoryBytes}};
-  for (const farhop::RuntimeStats& process : job.processes)
-    summary["peak_rss_bytes"].push_back(process.peakResidentBytes);
-  for (size_t p = 0; p < job.groups.size(); ++p) {
+  for (const auto& process : job.processes) summary["peak_rss_bytes"].push_back(process.peakResidentBytes);
+  for (const auto& process : job.processes) summary["pull_wait_s"].push_back(process.pullWaitSeconds);
+  for (size_t p = 0; p < job.groups.size(); ++p)
     summary["groups"].push_back(
         {{"group", p}, {"start_s", job.groups[p].startSeconds}, {"ready_s", job.groups[p].readySeconds}});
-  }
   return summary;
 }
 
@@ -160,6 +160,7 @@ int run(const Options& options) {
   loading.batchSize = options.batchSize;
   loading.seed = static_cast<uint64_t>(options.seed);
   loading.samplerThreads = runtime.samplerThreads();
+  if (options.prefetch) loading.prefetch = {"x"}, loading.prefetchOfSeeds = {"label"};
   farhop::NeighborLoader train(graph, graph.split("train"), loading);
   loading.tail = farhop::EpochTail::kUneven;  // evaluation: every seed once
   loading.shuffle = false;
@@ -229,15 +230,14 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("Trains GraphSAGE on a partitioned graph; start it with farhop run");
   app.add_option("--fanouts", options.fanouts, "Neighbours per hop and relation, next to the seeds first")
-      ->delimiter(',')
-      ->capture_default_str();
+      ->delimiter(',')->capture_default_str();
   app.add_option("--epochs", options.epochs, "Passes over the training seeds")->capture_default_str();
   app.add_option("--batch-size", options.batchSize, "Seeds per batch and process")->capture_default_str();
   app.add_option("--hidden", options.hidden, "Width of the hidden layers")->capture_default_str();
   app.add_option("--learning-rate", options.learningRate, "Adam's learning rate")->capture_default_str();
-  app.add_option("--dropout", options.dropout, "Share of hidden values dropped in training")
-      ->capture_default_str();
+  app.add_option("--dropout", options.dropout, "Share of hidden values dropped")->capture_default_str();
   app.add_option("--seed", options.seed, "Fixes sampling and initialisation")->capture_default_str();
+  app.add_flag("--prefetch", options.prefetch, "Pull features as soon as a batch is sampled");
   app.add_option("--summary", options.summary, "Write the summary to this JSON file");
   CLI11_PARSE(app, argc, argv);
   try {
