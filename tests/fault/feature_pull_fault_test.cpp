@@ -71,31 +71,44 @@ TEST_F(FeaturePull, NamesTheLostOwner_AndServesTheRest) {
 }
 
 // Answers feature requests with zeros, but for those after the first `answered`: they are kept.
-struct SilentOwner {
-  explicit SilentOwner(rpc::Agent* agent, int answered) : left(answered) {
-    agent->handle(sampler::kFeatureMethod, [this](rpc::Request request, rpc::Responder responder) {
-      std::lock_guard lock(mutex);
-      if (left-- > 0) {
+class SilentOwner {
+ public:
+  SilentOwner(rpc::Agent* agent, int answered) {
+    state_->left = answered;
+    agent->handle(sampler::kFeatureMethod, [state = state_](rpc::Request request, rpc::Responder responder) {
+      std::lock_guard lock(state->mutex);
+      if (state->left-- > 0) {
         rpc::Bytes rows = rpc::Bytes::allocate(request.arrays[3].size() / sizeof(uint32_t) * 4 * sizeof(float));
         std::memset(rows.data(), 0, rows.size());
         std::vector<rpc::OutArray> reply;
         reply.push_back(rpc::OutArray::fromBytes(std::move(rows)));
         responder.reply(std::move(reply));
-        return;
+      } else if (!state->over) {
+        state->kept.push_back(std::move(responder));
+        state->silent.notify_all();
       }
-      kept.push_back(std::move(responder));
-      silent.notify_all();
     });
   }
+  ~SilentOwner() {
+    std::vector<rpc::Responder> kept;  // they answer when they go, after the lock
+    std::lock_guard lock(state_->mutex);
+    state_->over = true;
+    kept.swap(state_->kept);
+  }
   bool waitUntilSilent() {
-    std::unique_lock lock(mutex);
-    return silent.wait_for(lock, std::chrono::seconds(20), [this] { return !kept.empty(); });
+    std::unique_lock lock(state_->mutex);
+    return state_->silent.wait_for(lock, std::chrono::seconds(20), [this] { return !state_->kept.empty(); });
   }
 
-  std::mutex mutex;
-  std::condition_variable silent;
-  int left;
-  std::vector<rpc::Responder> kept;
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable silent;
+    int left = 0;  // guarded by mutex, as are the others
+    bool over = false;
+    std::vector<rpc::Responder> kept;
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 TEST_F(FeaturePull, NamesTheOwnerThatDiesInTheMiddle_WhileOtherPullsGoOn) {
@@ -126,7 +139,6 @@ TEST_F(FeaturePull, EndsAtItsDeadline_WhenAnOwnerIsSilent_NamingIt) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_NE(status.message().find("machine 1"), absl::string_view::npos) << status;
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
-  owner.kept.clear();
 }
 
 TEST_F(FeaturePull, IsAnError_WhenAnOwnerRunsOutOfMemory) {
