@@ -116,6 +116,7 @@ void FeaturePuller::pull(PullRequest request, std::function<void(absl::Status)> 
     rows[k].push_back(static_cast<uint32_t>(gid - book.begin(type, k)));
     slots[k].push_back(static_cast<uint32_t>(i));
   }
+  const std::vector<FeatureCache::Hits> cached = takeCached(pull->request, rows, slots);
   size_t totalRowBytes = 0;
   for (const FeatureTarget& target : pull->request.targets) {
     pull->rowBytes.push_back(featureSpec(*graph_, type, target.feature).rowBytes());
@@ -153,9 +154,41 @@ void FeaturePuller::pull(PullRequest request, std::function<void(absl::Status)> 
       gatherRows(*table, rows[k], slots[k], target.destination);
     }
   }
+  copyCached(pull->request, cached, totalRowBytes);
   metrics_->ownRows.add(static_cast<double>(ownRows));
   metrics_->featureBytesRead.add(static_cast<double>(ownRows * totalRowBytes));
   own.status = std::move(status);
+}
+
+// Takes out of the other machines' buckets, which are by partition, what this machine keeps copies of.
+std::vector<FeatureCache::Hits> FeaturePuller::takeCached(const PullRequest& request,
+                                                          std::span<std::vector<uint32_t>> rows,
+                                                          std::span<std::vector<uint32_t>> slots) const {
+  const FeatureCache& cache = graph_->featureCache();
+  const bool covers = std::all_of(request.targets.begin(), request.targets.end(), [&](const FeatureTarget& target) {
+    return cache.has(request.nodeType, target.feature);
+  });
+  if (!request.cache || !covers || request.targets.empty()) return {};
+  std::vector<FeatureCache::Hits> hits = cache.noHits(request.nodeType);
+  for (size_t k = 0; k < rows.size(); ++k) {
+    if (graph_->isOwn(static_cast<int>(k)) || rows[k].empty()) continue;
+    cache.take(request.nodeType, {graph_->book().begin(request.nodeType, static_cast<int>(k)), &rows[k], &slots[k]}, &hits);
+  }
+  return hits;
+}
+
+void FeaturePuller::copyCached(const PullRequest& request, std::span<const FeatureCache::Hits> hits,
+                               size_t rowBytes) const {
+  size_t copied = 0;
+  for (const FeatureCache::Hits& of : hits) {
+    copied += of.rows.size();
+    for (const FeatureTarget& target : request.targets) {
+      gatherRows(graph_->featureCache().table(request.nodeType, target.feature, of.partition), of.rows, of.slots,
+                 target.destination);
+    }
+  }
+  metrics_->cachedRows.add(static_cast<double>(copied));
+  metrics_->featureBytesRead.add(static_cast<double>(copied * rowBytes));
 }
 
 void FeaturePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t streamIndex) {

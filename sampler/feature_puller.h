@@ -1,6 +1,7 @@
 // Brings feature rows into memory that the caller names, when the caller asks.
 //
-// Own rows are copied once, from the mapping. Remote rows come in chunks, at most two of them under way per
+// Own rows are copied once, from the mapping, and so are those of other machines that the own partitions keep copies of
+// (sampler/feature_cache.h), where all wanted features have them. Remote rows come in chunks, at most two of them under way per
 // machine, so that the staging memory of a pull is bounded whatever the width of the feature.
 #pragma once
 
@@ -27,6 +28,7 @@ struct PullRequest {
   int nodeType = 0;
   std::span<const uint64_t> gids;         // borrowed until done; each < count of the type
   std::vector<FeatureTarget> targets;
+  bool cache = true;                      // rows may come from the own partitions' caches: the same bytes
   std::shared_ptr<const void> keepAlive;  // holds gids and destinations until nothing writes to them
   Deadline deadline;
 };
@@ -48,6 +50,9 @@ class FeaturePuller {
  private:
   struct Pull;
   struct Share;
+  std::vector<FeatureCache::Hits> takeCached(const PullRequest& request, std::span<std::vector<uint32_t>> rows,
+                                             std::span<std::vector<uint32_t>> slots) const;
+  void copyCached(const PullRequest& request, std::span<const FeatureCache::Hits> hits, size_t rowBytes) const;
   void startChunk(const std::shared_ptr<Pull>& pull, size_t stream);
   absl::Status finishChunk(const std::shared_ptr<Pull>& pull, size_t stream, size_t from, size_t to,
                            const rpc::ReplySink& sink, const absl::Status& status);

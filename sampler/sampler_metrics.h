@@ -14,14 +14,16 @@ struct SamplerMetrics {
                                        "Payload of neighbour requests sent and replies received")),
         neighborMessages(metrics->counter("farhop_neighbor_requests_total", "Neighbour requests sent")),
         ownRows(metrics->counter("farhop_own_feature_rows_total", "Feature rows gathered from own partitions")),
+        cachedRows(metrics->counter("farhop_cached_feature_rows_total",
+                                    "Feature rows of other machines' nodes taken from the own partitions' caches")),
         remoteRows(metrics->counter("farhop_remote_feature_rows_total", "Feature rows pulled from other machines")),
         featureBytes(metrics->counter("farhop_feature_bytes_total",
                                       "Payload of feature requests sent and replies received")),
         featureBytesRead(metrics->counter("farhop_feature_bytes_read_total",
                                           "Feature bytes read from the own mapping, for oneself or for others")) {}
 
-  Metrics::Counter batches, sampledEdges, remoteEdges, neighborBytes, neighborMessages, ownRows, remoteRows,
-      featureBytes, featureBytesRead;
+  Metrics::Counter batches, sampledEdges, remoteEdges, neighborBytes, neighborMessages, ownRows, cachedRows,
+      remoteRows, featureBytes, featureBytesRead;
 };
 
 }  // namespace farhop::sampler

@@ -33,6 +33,7 @@ std::shared_ptr<FeatureState> BatchCore::featureState(int nodeType, const std::s
   made->feature = feature;
   made->ofSeeds = ofSeeds;
   made->dtype = torchType(spec.dtype);
+  made->cache = cache;
   made->timeout = pullTimeout;
   made->shape.push_back(static_cast<int64_t>(made->gids().size()));
   made->shape.insert(made->shape.end(), spec.rowShape.begin(), spec.rowShape.end());
@@ -92,6 +93,7 @@ std::vector<torch::Tensor> Batch::pull(const std::vector<std::string>& names, co
     held->tensors.push_back(torch::empty(state->shape, torch::TensorOptions().dtype(state->dtype)));
     request.targets.push_back({state->feature, static_cast<std::byte*>(held->tensors.back().data_ptr())});
   }
+  request.cache = core_->cache;
   request.keepAlive = held;
   request.deadline = Deadline::after(core_->pullTimeout);
   if (*core_->graph->left) {

@@ -31,6 +31,7 @@ struct FeatureState : std::enable_shared_from_this<FeatureState> {
   std::optional<sampler::EdgeRange> edges;  // of edges, not of nodes
   torch::ScalarType dtype = torch::kFloat32;
   std::vector<int64_t> shape;
+  bool cache = true;  // NeighborLoaderOptions::cache
   std::chrono::milliseconds timeout{60'000};
 
   std::mutex mutex;  // guards all below
@@ -59,6 +60,7 @@ struct BatchCore {
   // How it was sampled, so that its draws can be made again; null for batches whose edges are none of the graph's.
   std::shared_ptr<const sampler::SamplingOptions> sampling;
   bool drawn = true;  // its edges are a result of hops of draws
+  bool cache = true;  // NeighborLoaderOptions::cache
   std::chrono::milliseconds pullTimeout{60'000};
 
   std::mutex mutex;

@@ -39,6 +39,7 @@ void startPull(const FeatureState& state, std::byte* destination, std::shared_pt
   request.nodeType = state.nodeType;
   request.gids = state.gids();
   request.targets = {{state.feature, destination}};
+  request.cache = state.cache;
   request.keepAlive = std::move(keepAlive);
   request.deadline = deadline;
   state.core->puller->pull(std::move(request), std::move(done));

@@ -18,6 +18,7 @@ void LoaderCore::configure(const NeighborLoaderOptions& options, const sampler::
   sampling = std::make_shared<const sampler::SamplingOptions>(samplingOptions);
   expandsAll = options.expand == Expand::kAll;
   edgeIds = options.edgeIds;
+  cache = options.cache;
   pullTimeout = options.requestTimeout;
 }
 
@@ -64,6 +65,7 @@ std::shared_ptr<BatchCore> LoaderCore::next() {
   batch->expandsAll = expandsAll;
   batch->hasEdgeIds = edgeIds;
   batch->sampling = sampling;
+  batch->cache = cache;
   batch->pullTimeout = pullTimeout;
   position.step = batch->sampled->step + 1;
   return batch;

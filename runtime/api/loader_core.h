@@ -26,6 +26,7 @@ struct LoaderCore {
   size_t hops = 0;
   bool expandsAll = false;
   bool edgeIds = false;
+  bool cache = true;
   std::shared_ptr<const sampler::SamplingOptions> sampling;
   std::chrono::milliseconds pullTimeout{0};
   Position position;      // after the last batch handed out
