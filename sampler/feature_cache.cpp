@@ -50,12 +50,18 @@ FeatureCache::Table FeatureCache::makeTable(const partition::Schema& schema, int
       }
     }
   };
-  uint64_t remote = 0;
-  eachRemote([&](uint64_t, uint32_t) { ++remote; });
-  if (remote == 0) return table;
-  table.slots.assign(2 * remote, 0);
   table.positionBits = std::bit_width(copies);
-  eachRemote([&](uint64_t gid, uint32_t position) { table.insert(gid, position); });
+  uint64_t expected = 0;
+  eachRemote([&](uint64_t, uint32_t) { ++expected; });
+  // Once more, in a smaller table, where several partitions keep the same rows.
+  while (expected != table.rows) {
+    table.slots = std::vector<uint32_t>(2 * expected, 0);
+    table.rows = 0;
+    eachRemote([&](uint64_t gid, uint32_t position) { table.insert(gid, position); });
+    expected = table.rows;
+    if (2 * expected == table.slots.size()) break;
+    table.rows = 0;
+  }
   return table;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <future>
 #include <map>
 #include <numeric>
 #include <set>
@@ -115,7 +117,12 @@ class CachePlan : public ::testing::TestWithParam<std::tuple<bool, int>> {
     fixture_.edgeSplits = true;
     fixture_.nodes = 150;
     fixture_.edges = 900;
-    opened_ = openStore(writeFixtureStore(fixture_, std::get<1>(GetParam()), directory_ / "store"));
+    // Written once for all tests of a case: a store is synced, which takes its time.
+    static const TemporaryDirectory directory;
+    const int parts = std::get<1>(GetParam());
+    const std::string path = directory / absl::StrCat(fixture_.heterogeneous ? "several" : "one", "-", parts);
+    if (!std::filesystem::exists(path)) writeFixtureStore(fixture_, parts, path);
+    opened_ = openStore(path);
   }
 
   // The formulas of cache_plan.h, with products of complements, over edges in any order.
@@ -198,7 +205,6 @@ class CachePlan : public ::testing::TestWithParam<std::tuple<bool, int>> {
     EXPECT_EQ(chosen, expected);
   }
 
-  TemporaryDirectory directory_;
   FixtureOptions fixture_;
   OpenedStore opened_;
 };
@@ -251,6 +257,225 @@ TEST_P(CachePlan, KeepsTheHottestRemoteNodes_ByEitherPolicy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, CachePlan, ::testing::Combine(::testing::Bool(), ::testing::Values(1, 2, 5)));
+
+// Four partitions by METIS, of which every one keeps half as many rows as it owns.
+FixtureOptions clusteredGraph() {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.addReverse = true;
+  fixture.nodes = 600;
+  fixture.edges = 1500;
+  fixture.method = partition::PartitionMethod::kMetis;
+  fixture.cache.fraction = 0.5;
+  fixture.cache.fanouts = {3, 3};
+  fixture.cache.batch = 16;
+  return fixture;
+}
+
+struct Traffic {
+  double own = 0, cached = 0, remote = 0, bytes = 0;
+};
+
+Traffic trafficOf(const SamplingCluster& cluster, int machine) {
+  const sampler::SamplerMetrics& metrics = *const_cast<SamplingCluster&>(cluster).machine(machine).metrics;
+  return {metrics.ownRows.value(), metrics.cachedRows.value(), metrics.remoteRows.value(), metrics.featureBytes.value()};
+}
+
+class CachedPull : public ::testing::Test {
+ protected:
+  static const std::string& store() {
+    static const TemporaryDirectory directory;
+    static const std::string path = writeFixtureStore(clusteredGraph(), 4, directory / "store");
+    return path;
+  }
+  // Gids of a type with repetitions, in no order.
+  static std::vector<uint64_t> someGids(const GraphStore& store, int nodeType, uint64_t seed) {
+    KeyedRandom random(seed);
+    std::vector<uint64_t> gids(1000);
+    for (uint64_t& gid : gids) gid = random.below(store.book().numNodes(nodeType));
+    return gids;
+  }
+};
+
+TEST_F(CachedPull, BringsTheSameBytes_OnAnyNumberOfMachines) {
+  for (int machines : {1, 2, 3, 4}) {
+    SamplingCluster cluster(store(), machines, kTransport, 256);
+    for (int m = 0; m < machines; ++m) {
+      for (int type : {0, 1}) {
+        const auto gids = someGids(cluster.store(), type, static_cast<uint64_t>(10 * m + type));
+        for (const char* feature : {"x", "label", "original_id"}) {
+          const Traffic before = trafficOf(cluster, m);
+          const auto without = cluster.pull(m, type, feature, gids, false);
+          const Traffic between = trafficOf(cluster, m);
+          EXPECT_EQ(between.cached, before.cached);
+          const auto with = cluster.pull(m, type, feature, gids, true);
+          const Traffic after = trafficOf(cluster, m);
+          EXPECT_EQ(with, without);
+          EXPECT_EQ(after.own - between.own, between.own - before.own);
+          EXPECT_EQ(after.own + after.cached + after.remote - between.own - between.cached - between.remote, 1000);
+          const bool cachedFeature = machines > 1 && std::string(feature) != "original_id";
+          EXPECT_EQ(after.cached > between.cached, cachedFeature);
+          EXPECT_EQ(after.bytes - between.bytes < between.bytes - before.bytes, cachedFeature);
+        }
+        const auto x = cluster.pull(m, type, "x", gids);
+        for (size_t i = 0; i < gids.size(); ++i) {
+          float value = 0;
+          std::memcpy(&value, x.data() + (4 * i + 3) * sizeof(float), sizeof(value));
+          ASSERT_EQ(value, testing::fixtureFeature(type, cluster.originalId(type, gids[i]), 3));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CachedPull, SendsNothing_WhenAllIsCached) {
+  SamplingCluster cluster(store(), 4, kTransport);
+  const OpenedStore opened = openStore(store());
+  for (const GraphShard& shard : opened.shards) {
+    const partition::NodeCache& cache = *shard.cache(0);
+    std::vector<uint64_t> gids;
+    for (uint64_t i = 0; i < cache.gids.size(); ++i) gids.push_back(cache.gids[i]);
+    ASSERT_GT(gids.size(), 10u);
+    std::reverse(gids.begin(), gids.end());
+    const auto rows = cluster.pull(shard.index(), 0, "label", gids);
+    for (size_t i = 0; i < gids.size(); ++i) {
+      int64_t label = 0;
+      std::memcpy(&label, rows.data() + i * sizeof(label), sizeof(label));
+      EXPECT_EQ(label, testing::fixtureLabel(0, cluster.originalId(0, gids[i])));
+    }
+    const Traffic traffic = trafficOf(cluster, shard.index());
+    EXPECT_EQ(traffic.cached, static_cast<double>(gids.size()));
+    EXPECT_EQ(traffic.own + traffic.remote + traffic.bytes, 0);
+  }
+}
+
+TEST_F(CachedPull, LeavesOutWhatTheMachineOwns_AndSecondCopies) {
+  const OpenedStore opened = openStore(store());
+  for (int machines : {1, 2, 3, 4}) {
+    const std::vector<int> owners = opened.store->assign(machines).value();
+    for (int m = 0; m < machines; ++m) {
+      const auto graph = sampler::PartitionedGraph::open(opened.store, m, machines).value();
+      const sampler::FeatureCache& cache = graph->featureCache();
+      uint64_t all = 0;
+      for (int t : {0, 1}) {
+        std::set<uint64_t> remote;
+        for (const GraphShard& shard : opened.shards) {
+          if (owners[shard.index()] != m) continue;
+          for (uint64_t i = 0; i < shard.cache(t)->gids.size(); ++i) {
+            const uint64_t gid = shard.cache(t)->gids[i];
+            if (owners[opened.store->book().partitionOf(t, gid)] != m) remote.insert(gid);
+          }
+        }
+        EXPECT_EQ(cache.rows(t), remote.size());
+        EXPECT_EQ(cache.has(t, 0), machines > 1);
+        EXPECT_FALSE(cache.has(t, sampler::kOriginalIdFeature));
+        EXPECT_FALSE(cache.has(t, sampler::JobFeatures::kFirstIndex));
+        all += remote.size();
+      }
+      EXPECT_LE(cache.privateBytes(), 8 * all);
+    }
+  }
+}
+
+TEST_F(CachedPull, FindsAllAndNothingElse) {
+  const OpenedStore opened = openStore(store());
+  const auto graph = sampler::PartitionedGraph::open(opened.store, 1, 2).value();
+  const sampler::FeatureCache& cache = graph->featureCache();
+  std::vector<uint32_t> rows, slots;
+  for (uint32_t gid = 0; gid < opened.store->book().numNodes(0); ++gid) {
+    if (graph->isOwn(opened.store->book().partitionOf(0, gid))) continue;
+    rows.push_back(gid);
+    slots.push_back(gid);
+  }
+  const size_t wanted = rows.size();
+  auto hits = cache.noHits(0);
+  cache.take(0, {0, &rows, &slots}, &hits);
+  size_t found = 0;
+  for (const auto& of : hits) {
+    ASSERT_EQ(of.rows.size(), of.slots.size());
+    found += of.rows.size();
+    for (size_t i = 0; i < of.rows.size(); ++i) {
+      EXPECT_EQ(opened.shards[of.partition].cache(0)->gids[of.rows[i]], of.slots[i]);
+    }
+  }
+  EXPECT_EQ(found, cache.rows(0));
+  EXPECT_EQ(rows.size() + found, wanted);
+  EXPECT_EQ(rows, slots);
+  EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end()));
+}
+
+// What is not cached, alone or beside what is, comes from the owners.
+TEST(CacheOfSomeFeatures, LeavesTheOthersToTheOwners) {
+  const TemporaryDirectory directory;
+  FixtureOptions fixture;
+  fixture.cache.fraction = 1;
+  fixture.cache.features = {"x"};
+  writeFixtureStore(fixture, 2, directory / "store");
+  SamplingCluster cluster(directory / "store", 2, kTransport);
+  const std::vector<uint64_t> gids = {59, 0, 31, 30, 29, 40, 59};
+  const sampler::PartitionedGraph& graph = *cluster.machine(0).graph;
+  const uint32_t x = *sampler::featureIndex(graph, 0, "x"), label = *sampler::featureIndex(graph, 0, "label");
+  EXPECT_TRUE(graph.featureCache().has(0, x));
+  EXPECT_FALSE(graph.featureCache().has(0, label));
+  const auto labels = cluster.pull(0, 0, "label", gids);
+  EXPECT_EQ(trafficOf(cluster, 0).cached, 0);
+  const auto rows = cluster.pull(0, 0, "x", gids);
+  EXPECT_GT(trafficOf(cluster, 0).cached, 0);
+  std::vector<std::byte> both[2] = {std::vector<std::byte>(rows.size()), std::vector<std::byte>(labels.size())};
+  sampler::PullRequest request;
+  request.gids = gids;
+  request.targets = {{x, both[0].data()}, {label, both[1].data()}};
+  request.deadline = Deadline::after(std::chrono::seconds(20));
+  std::promise<absl::Status> done;
+  cluster.machine(0).puller->pull(std::move(request), [&](absl::Status status) { done.set_value(status); });
+  ASSERT_TRUE(done.get_future().get().ok());
+  EXPECT_EQ(both[0], rows);
+  EXPECT_EQ(both[1], labels);
+}
+
+// The proof of the whole: batches as without, and fewer rows from other machines.
+TEST(CachedBatches, AreTheSame_AndPullFewerRemoteRows) {
+  const TemporaryDirectory directory;
+  FixtureOptions fixture = clusteredGraph();
+  writeFixtureStore(fixture, 4, directory / "cached");
+  fixture.cache = {};
+  writeFixtureStore(fixture, 4, directory / "plain");
+  SamplingCluster cached(directory / "cached", 4, kTransport), plain(directory / "plain", 4, kTransport);
+  sampler::SamplingOptions options;
+  options.fanouts.assign(2, std::vector<int64_t>(cached.store().schema().relations.size(), 3));
+  double without = 0, with = 0;
+  for (int m = 0; m < 4; ++m) {
+    // As seeds are dealt by owner.
+    const auto& store = cached.store();
+    std::vector<uint64_t> seeds;
+    const GraphShard shard = *store.openPartition(m);
+    for (uint64_t gid : shard.split("train", 0)) seeds.push_back(cached.originalId(0, gid));
+    const auto expected = plain.sampleEpoch(m, 0, seeds, 16, 1, options, {1, 2});
+    EXPECT_TRUE(cached.sampleEpoch(m, 0, seeds, 16, 1, options, {1, 2}) == expected);
+    const Traffic a = trafficOf(plain, m), b = trafficOf(cached, m);
+    EXPECT_EQ(a.cached, 0);
+    EXPECT_EQ(a.own, b.own);
+    EXPECT_EQ(a.remote, b.remote + b.cached);
+    without += a.remote;
+    with += b.remote;
+  }
+  EXPECT_GT(without, 1000);
+  EXPECT_LT(with, 0.75 * without);
+  std::printf("remote rows: %.0f without a cache, %.0f with\n", without, with);
+}
+
+TEST(CachedStores, AreTheSameBytesEachTime) {
+  const TemporaryDirectory directory;
+  for (CachePolicy policy : {CachePolicy::kVip, CachePolicy::kDegree}) {
+    FixtureOptions fixture;
+    fixture.cache.fraction = 0.5;
+    fixture.cache.policy = policy;
+    const std::string name(partition::cachePolicyName(policy));
+    const std::string first = writeFixtureStore(fixture, 3, directory / ("1" + name));
+    const std::string second = writeFixtureStore(fixture, 3, directory / ("2" + name));
+    EXPECT_EQ(readFile(first + "/graph.json").value(), readFile(second + "/graph.json").value());
+  }
+}
 
 }  // namespace
 }  // namespace farhop
