@@ -38,7 +38,9 @@ constexpr uint64_t hashName(std::string_view name) {
 }
 
 // What a draw is for; part of the key, so that two kinds of draws never share bits.
-enum class Purpose : uint64_t { kNeighbors = 1, kShuffle = 2, kPartition = 3, kNegatives = 12, kTest = 99 };
+enum class Purpose : uint64_t {
+  kNeighbors = 1, kShuffle = 2, kPartition = 3, kLabor = 4, kWalk = 8, kNegatives = 12, kTest = 99
+};
 
 // The part of a key that is the same for all nodes of one hop of one relation.
 constexpr uint64_t hopKey(uint64_t seed, uint64_t epoch, uint64_t batch, uint64_t hop, Purpose purpose,

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/frame_memory.h"
 #include "base/status.h"
 
 namespace farhop {
@@ -20,7 +21,7 @@ namespace farhop {
 template <typename T>
 class Task {
  public:
-  struct promise_type {
+  struct promise_type : KeptFrame {
     std::optional<T> value;
     std::exception_ptr error;
     std::coroutine_handle<> awaiter = std::noop_coroutine();
@@ -64,7 +65,7 @@ class Task {
 namespace task_internal {
 // Starts at once and frees itself at the end.
 struct Detached {
-  struct promise_type {
+  struct promise_type : KeptFrame {
     Detached get_return_object() { return {}; }
     std::suspend_never initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }

@@ -120,8 +120,8 @@ class ExchangeMachine {
     }
     FARHOP_ASSIGN_OR_RETURN(whole_, PartitionedGraph::open(store, 0, 1));
     FARHOP_ASSIGN_OR_RETURN(graph_, PartitionedGraph::open(store, rank_, options_.machines));
-    touchGraph(*whole_, false);
-    touchGraph(*graph_, false);
+    FARHOP_RETURN_IF_ERROR(touchGraph(*whole_, false));
+    FARHOP_RETURN_IF_ERROR(touchGraph(*graph_, false));
     FARHOP_ASSIGN_OR_RETURN(const BatchPlan plan,
                             BatchPlan::make(*whole_, options_.seed, options_.batchSize,
                                             options_.batches * static_cast<uint64_t>(options_.machines)));

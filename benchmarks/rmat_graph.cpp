@@ -73,6 +73,42 @@ absl::Status writeEdges(const RmatOptions& options, const std::string& sourcePat
   return destinations.commit();
 }
 
+// Writes valueOf(edge) of every edge, chunk by chunk.
+template <typename T, typename ValueOf>
+absl::Status writeFeature(const std::string& path, DType dtype, uint64_t edges, const ValueOf& valueOf) {
+  FARHOP_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::create(path, dtype, {edges}));
+  std::vector<T> chunk;
+  for (uint64_t first = 0; first < edges; first += chunk.size()) {
+    chunk.resize(std::min<uint64_t>(kEdgesPerChunk, edges - first));
+    for (size_t i = 0; i < chunk.size(); ++i) chunk[i] = valueOf(first + i);
+    FARHOP_RETURN_IF_ERROR(writer.write(chunk.data(), chunk.size() * sizeof(T)));
+  }
+  return writer.commit();
+}
+
+absl::StatusOr<partition::FeatureColumn> mapFeature(const std::string& path, uint64_t edges) {
+  FARHOP_ASSIGN_OR_RETURN(NpyArray opened, NpyArray::open(path));
+  auto array = std::make_shared<const NpyArray>(std::move(opened));
+  return partition::FeatureColumn{array->data().data(), edges, array, path};
+}
+
+absl::Status addTimesAndWeights(const RmatOptions& options, const std::string& directory, partition::Dataset* dataset) {
+  partition::Relation& relation = dataset->schema.relations[0];
+  const std::string times = absl::StrCat(directory, "/t.npy"), weights = absl::StrCat(directory, "/w.npy");
+  FARHOP_RETURN_IF_ERROR(writeFeature<int64_t>(times, DType::kInt64, options.edges,
+                                               [&](uint64_t edge) { return rmatTime(options.seed, edge); }));
+  FARHOP_RETURN_IF_ERROR(writeFeature<float>(weights, DType::kFloat32, options.edges,
+                                             [&](uint64_t edge) { return rmatWeight(options.seed, edge); }));
+  for (const std::string& path : {times, weights}) {
+    FARHOP_ASSIGN_OR_RETURN(partition::FeatureColumn column, mapFeature(path, options.edges));
+    dataset->edgeFeatures[0].push_back(std::move(column));
+  }
+  relation.features = {{"t", DType::kInt64, {}}, {"w", DType::kFloat32, {}}};
+  relation.timeFeature = "t";
+  relation.weightFeature = "w";
+  return absl::OkStatus();
+}
+
 absl::StatusOr<partition::IdColumn> mapColumn(const std::string& path) {
   FARHOP_ASSIGN_OR_RETURN(NpyArray array, NpyArray::open(path));
   const uint64_t size = array.elements();
@@ -112,6 +148,7 @@ absl::Status makeStore(const RmatOptions& options, const std::string& directory,
   dataset.edges.push_back(std::move(edges));
   dataset.nodeFeatures.emplace_back();
   dataset.edgeFeatures.emplace_back();
+  if (options.timesAndWeights) FARHOP_RETURN_IF_ERROR(addTimesAndWeights(options, scratch.path(), &dataset));
 
   partition::PartitionOptions split;
   split.parts = options.parts;
@@ -136,6 +173,15 @@ void addRmatOptions(CLI::App& command, RmatOptions* options) {
   command.add_option("--parts", options->parts, "Random partitions of the store")->capture_default_str();
   command.add_option("--cache", options->cacheDirectory, "Where graphs are kept between runs")
       ->capture_default_str();
+}
+
+int64_t rmatTime(uint64_t seed, uint64_t edge) {
+  return static_cast<int64_t>(KeyedRandom(combineKey(combineKey(seed, hashName("times")), edge)).below(kRmatTimes));
+}
+
+float rmatWeight(uint64_t seed, uint64_t edge) {
+  const uint64_t bits = combineKey(combineKey(seed, hashName("weights")), edge);
+  return static_cast<float>((bits >> 40) + 1) * 0x1.0p-24F;
 }
 
 RmatEdges::RmatEdges(const RmatOptions& options)
@@ -164,7 +210,8 @@ absl::StatusOr<std::shared_ptr<const partition::GraphStore>> openRmatGraph(
   FARHOP_RETURN_IF_ERROR(checkOptions(options));
   const std::string directory =
       absl::StrCat(options.cacheDirectory, "/rmat-v", kGeneratorVersion, "-format", partition::kStoreFormatVersion, "-nodes", options.nodesLog2,
-                   "-edges", options.edges, "-seed", options.seed, "-parts", options.parts);
+                   "-edges", options.edges, "-seed", options.seed, "-parts", options.parts,
+                   options.timesAndWeights ? "-timed" : "");
   if (!pathExists(directory)) {
     FARHOP_RETURN_IF_ERROR(makeDirectories(options.cacheDirectory));
     const absl::Status made = makeStore(options, directory, progress);
@@ -176,7 +223,7 @@ absl::StatusOr<std::shared_ptr<const partition::GraphStore>> openRmatGraph(
   const partition::Schema& schema = store->schema();
   if (schema.nodeTypes.size() != 1 || schema.relations.size() != 1 ||
       schema.nodeTypes[0].count != options.nodes() || schema.relations[0].count != options.edges ||
-      store->numPartitions() != options.parts) {
+      store->numPartitions() != options.parts || schema.hasTimes(0) != options.timesAndWeights) {
     return absl::FailedPreconditionError(
         absl::StrCat(directory, " is not the graph that its name says; remove it and run again"));
   }

@@ -21,6 +21,7 @@ struct RmatOptions {
   uint64_t edges = 25'000'000;
   uint64_t seed = 1;
   int parts = 1;  // random partitions
+  bool timesAndWeights = false;  // edge features "t", int64, and "w", float32, declared as such
   std::string cacheDirectory = "build/bench-cache";
 
   uint64_t nodes() const { return uint64_t{1} << nodesLog2; }
@@ -31,6 +32,12 @@ struct RmatOptions {
 
 // --nodes-log2, --edges, --graph-seed, --parts, --cache.
 void addRmatOptions(CLI::App& command, RmatOptions* options);
+
+// Of an edge: uniform in [0, kRmatTimes).
+inline constexpr uint64_t kRmatTimes = uint64_t{1} << 40;
+int64_t rmatTime(uint64_t seed, uint64_t edge);
+// Of an edge: above 0, at most 1, uniform.
+float rmatWeight(uint64_t seed, uint64_t edge);
 
 struct Edge {
   uint32_t source = 0;

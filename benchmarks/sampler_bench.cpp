@@ -22,6 +22,7 @@ namespace {
 constexpr uint64_t kReads = 5'000'000;
 constexpr uint64_t kSmallReads = 100'000;
 constexpr size_t kMaxThreads = 2;
+constexpr uint32_t kWalkLength = 80;
 // More than threads, so that each gets one of its own.
 constexpr int kMaxArenas = 256;
 // Below this share of a core, something else ran on it and the figures are not to be trusted.
@@ -35,6 +36,7 @@ struct SamplerBenchOptions {
   int repetitions = 9;
   uint64_t seed = 1;
   bool small = false;
+  bool plain = false;
   std::vector<std::string> only;
   std::string json;
 };
@@ -76,6 +78,7 @@ class SamplerBench {
  private:
   absl::Status prepare() {
     if (options_.fanouts.empty()) return absl::InvalidArgumentError("--fanouts is empty; give one per hop");
+    options_.graph.timesAndWeights = !options_.plain;
     FARHOP_ASSIGN_OR_RETURN(auto store, openRmatGraph(options_.graph, [](const std::string& line) {
                               std::fprintf(stderr, "%s\n", line.c_str());
                             }));
@@ -114,9 +117,53 @@ class SamplerBench {
     replace.kinds = {{sampler::DrawKind::kUniformWithReplacement}};
     FARHOP_RETURN_IF_ERROR(
         addCase("with replacement", 1, [&] { return makeBatchSampler(graph_, replace, &idle_); }));
+    FARHOP_RETURN_IF_ERROR(addLimitedCases(sampling));
+    FARHOP_RETURN_IF_ERROR(addWalkCases(sampling));
     FARHOP_RETURN_IF_ERROR(addLinkCases(sampling));
     if (cores_.size() < 2) return absl::OkStatus();
     return addCase("uniform, 2 threads", 2, uniform);
+  }
+
+  // Kinds that are compared with uniform; those that need times or weights where the graph has them.
+  absl::Status addLimitedCases(const sampler::SamplingOptions& sampling) {
+    using Kind = sampler::DrawKind;
+    const auto add = [&](const char* name, Kind kind, bool disjoint, bool timed) -> absl::Status {
+      sampler::SamplingOptions own = sampling;
+      own.kinds = {{kind}};
+      own.disjoint = disjoint;
+      own.temporal = timed;
+      if (sampler::drawsByWeight(kind)) {
+        FARHOP_ASSIGN_OR_RETURN(own.kinds[0].weight, sampler::weightIndex(*graph_, 0, "w"));
+      }
+      return addCase(name, 1, [&] { return makeBatchSampler(graph_, own, &idle_, timed); });
+    };
+    FARHOP_RETURN_IF_ERROR(add("LABOR", Kind::kLabor, false, false));
+    FARHOP_RETURN_IF_ERROR(add("disjoint", Kind::kUniform, true, false));
+    if (options_.plain) return absl::OkStatus();
+    FARHOP_RETURN_IF_ERROR(add("weighted", Kind::kWeighted, false, false));
+    FARHOP_RETURN_IF_ERROR(add("weighted, with replacement", Kind::kWeightedWithReplacement, false, false));
+    FARHOP_RETURN_IF_ERROR(add("temporal", Kind::kUniform, true, true));
+    return add("temporal, most recent", Kind::kMostRecent, true, true);
+  }
+
+  // An edge of a walk is a step.
+  absl::Status addWalkCases(const sampler::SamplingOptions& sampling) {
+    sampler::SamplingOptions walks;
+    walks.seed = options_.seed;
+    walks.walks = {sampler::WalkPlan{{{0}}, kWalkLength}, 1};
+    FARHOP_RETURN_IF_ERROR(addCase("random walks", 1, [&] { return makeBatchSampler(graph_, walks, &idle_); }));
+    walks.walks->plan.p = 0.25;
+    walks.walks->plan.q = 4;
+    FARHOP_RETURN_IF_ERROR(addCase("node2vec", 1, [&] { return makeBatchSampler(graph_, walks, &idle_); }));
+    sampler::SamplingOptions importance = sampling;
+    importance.fanouts.resize(std::min<size_t>(importance.fanouts.size(), 2));
+    importance.importance = {sampler::WalkPlan{{{0}}, 3, 0.5}, 10};
+    FARHOP_RETURN_IF_ERROR(
+        addCase("importance, 2 hops", 1, [&] { return makeBatchSampler(graph_, importance, &idle_); }));
+    sampler::SamplingOptions induced = sampling;
+    induced.fanouts.resize(std::min<size_t>(induced.fanouts.size(), 2));
+    induced.subgraph = sampler::Subgraph::kInduced;
+    return addCase("induced, 2 hops", 1, [&] { return makeBatchSampler(graph_, induced, &idle_); });
   }
 
   // Seed edges as they are; with their edges left out of the rows; and with negatives that are no edges.
@@ -162,7 +209,7 @@ class SamplerBench {
   // Every thread samples all that it will be timed at, so that memory, workspaces and branch predictors are
   // as in the middle of an epoch; and the batches are digested, which would disturb the timing.
   absl::Status warmUp() {
-    touchGraph(*graph_, true);
+    FARHOP_RETURN_IF_ERROR(touchGraph(*graph_, true));
     for (Case& entry : cases_) {
       for (size_t thread = 0; thread < entry.lanes.size(); ++thread) {
         absl::StatusOr<uint64_t> checksum;
@@ -349,6 +396,7 @@ void addSamplerBench(CLI::App& app, absl::Status* status) {
   command->add_option("--seed", options->seed, "Seed of the order of seeds and of the draws")
       ->capture_default_str();
   command->add_option("--case", options->only, "Only the case of this name; may be repeated");
+  command->add_flag("--plain", options->plain, "A graph without times and weights, and no case that needs them");
   command->add_flag("--small", options->small, "A size for tests; its figures mean nothing");
   command->add_option("--json", options->json, "Also write the rows to this file");
   command->callback([options, status] { *status = runSampler(*options); });

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "benchmarks/rmat_graph.h"
 #include "benchmarks/unordered_map_sampler.h"
 
 namespace farhop::benchmarks {
@@ -18,10 +19,16 @@ using sampler::SampledBatch;
 class SamplerMaker : public BatchMaker {
  public:
   SamplerMaker(std::shared_ptr<const PartitionedGraph> graph, sampler::SamplingOptions options,
-               Executor* executor)
-      : workspace_(*graph), sampler_(graph, nullptr, executor, std::move(options)) {}
+               Executor* executor, bool timed)
+      : timed_(timed), workspace_(*graph), sampler_(graph, nullptr, executor, std::move(options)) {}
 
   BatchResult make(sampler::BatchRequest request) override {
+    if (timed_) {
+      KeyedRandom random(combineKey(hashName("seed times"), request.number));
+      for (size_t i = 0; i < request.seeds.size(); ++i) {
+        request.treeTimes.push_back(static_cast<int64_t>(random.below(kRmatTimes)));
+      }
+    }
     std::optional<BatchResult> result;
     startTask<BatchResult>(sampler_.sample(std::move(request), &workspace_, pool_.take()),
                            [&](BatchResult batch) { result.emplace(std::move(batch)); });
@@ -33,6 +40,7 @@ class SamplerMaker : public BatchMaker {
   void over(std::unique_ptr<SampledBatch> batch) override { pool_.giveBack(std::move(batch)); }
 
  private:
+  bool timed_;
   sampler::BatchPool pool_{4};
   sampler::BatchWorkspace workspace_;
   sampler::BatchSampler sampler_;
@@ -72,6 +80,7 @@ void addBatch(const PartitionedGraph& graph, const SampledBatch& batch, Digest* 
   for (size_t type = 0; type < batch.nodes.size(); ++type) {
     const int t = static_cast<int>(type);
     digest->addAll(batch.nodesByHop[type]);
+    if (type < batch.trees.size() && !batch.trees[type].empty()) digest->addAll(batch.trees[type]);
     for (uint64_t gid : batch.nodes[type]) {
       const int partition = graph.book().partitionOf(t, gid);
       digest->add(graph.shard(partition)->originalIds(t)[gid - graph.book().begin(t, partition)]);
@@ -81,14 +90,16 @@ void addBatch(const PartitionedGraph& graph, const SampledBatch& batch, Digest* 
     digest->addAll(relation.indptr);
     digest->addAll(relation.indices);
     digest->addAll(relation.edgeIds);
+    digest->addAll(relation.visits);
   }
+  digest->addAll(batch.walks);
 }
 
 }  // namespace
 
 std::unique_ptr<BatchMaker> makeBatchSampler(std::shared_ptr<const PartitionedGraph> graph,
-                                             sampler::SamplingOptions options, Executor* executor) {
-  return std::make_unique<SamplerMaker>(std::move(graph), std::move(options), executor);
+                                             sampler::SamplingOptions options, Executor* executor, bool timed) {
+  return std::make_unique<SamplerMaker>(std::move(graph), std::move(options), executor, timed);
 }
 
 std::unique_ptr<BatchMaker> makeUnorderedMapSampler(std::shared_ptr<const PartitionedGraph> graph,
@@ -123,15 +134,22 @@ sampler::BatchRequest BatchPlan::request(uint64_t batch) const {
   return request;
 }
 
-void touchGraph(const PartitionedGraph& graph, bool edgeIds) {
+absl::Status touchGraph(const PartitionedGraph& graph, bool all) {
   for (int k : graph.ownPartitions()) {
     const partition::RelationShard& edges = graph.shard(k)->relation(0);
     touchPages(std::as_bytes(edges.indptr));
     touchPages(std::as_bytes(edges.neighbors32));
     touchPages(std::as_bytes(edges.neighbors64));
     touchPages(std::as_bytes(graph.shard(k)->originalIds(0)));
-    if (edgeIds) touchPages(std::as_bytes(edges.edgeIds));
+    if (!all) continue;
+    touchPages(std::as_bytes(edges.edgeIds));
+    touchPages(std::as_bytes(edges.times));
+    touchPages(std::as_bytes(edges.weights));
   }
+  if (!all) return absl::OkStatus();
+  FARHOP_ASSIGN_OR_RETURN(const std::span<const uint32_t> ids, graph.sourceIds<uint32_t>(0));
+  touchPages(std::as_bytes(ids));
+  return absl::OkStatus();
 }
 
 uint64_t digestOf(const PartitionedGraph& graph, const SampledBatch& batch) {

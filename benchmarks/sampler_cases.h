@@ -28,9 +28,10 @@ class BatchMaker {
 };
 
 // The sampler that trainers use, with a workspace of its own. All partitions are this machine's, so that
-// nothing is ever posted to `executor`; it must outlive the maker.
+// nothing is ever posted to `executor`; it must outlive the maker. `timed`: seeds have times, spread evenly over those
+// of the edges.
 std::unique_ptr<BatchMaker> makeBatchSampler(std::shared_ptr<const sampler::PartitionedGraph> graph,
-                                             sampler::SamplingOptions options, Executor* executor);
+                                             sampler::SamplingOptions options, Executor* executor, bool timed = false);
 // The baseline.
 std::unique_ptr<BatchMaker> makeUnorderedMapSampler(std::shared_ptr<const sampler::PartitionedGraph> graph,
                                                     sampler::SamplingOptions options);
@@ -49,8 +50,9 @@ class BatchPlan {
   std::vector<std::vector<uint64_t>> seeds_;
 };
 
-// Reads all that sampling may touch once, so that no pass pays for the mapping's first use.
-void touchGraph(const sampler::PartitionedGraph& graph, bool edgeIds);
+// Reads all that sampling may touch once, so that no pass pays for the mapping's first use. `all`: edge ids, times,
+// weights and original ids of sources too, where they are there.
+absl::Status touchGraph(const sampler::PartitionedGraph& graph, bool all);
 
 struct BatchRange {
   uint64_t first = 0, last = 0;

@@ -8,6 +8,7 @@ find_package(prometheus-cpp REQUIRED) # prometheus-cpp-dev
 find_package(CLI11 REQUIRED)          # libcli11-dev
 find_package(Tensorpipe REQUIRED)     # libtensorpipe-dev
 find_package(Gloo REQUIRED)           # libgloo-dev
+find_package(Libfabric REQUIRED)      # libfabric-dev (headers; libfabric1 at run time)
 find_package(METIS REQUIRED)          # libmetis-dev
 find_package(XxHash REQUIRED)         # libxxhash-dev
 find_package(Hwloc REQUIRED)          # libhwloc-dev

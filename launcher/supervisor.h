@@ -38,10 +38,11 @@ absl::StatusOr<FileDescriptor> openSignals();
 
 class Supervisor {
  public:
-  // Lets the others end by themselves after the first failure, with errors of their own.
-  static constexpr std::chrono::milliseconds kReportTime{2'000};
+  // Lets the others end by themselves after the first failure, with errors of their own: a second for the grace in
+  // which a trainer tells its peers, the rest for machines under load. All of it stays under five seconds.
+  static constexpr std::chrono::milliseconds kReportTime{3'000};
   // Between SIGTERM and SIGKILL after a failure.
-  static constexpr std::chrono::milliseconds kTerminateTime{2'000};
+  static constexpr std::chrono::milliseconds kTerminateTime{1'500};
 
   // Borrows all of them.
   Supervisor(std::vector<JobProcess>& processes, const SupervisorOptions& options, Terminals& terminals,

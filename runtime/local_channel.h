@@ -109,6 +109,7 @@ class LocalChannel {
   // Its clients (local_channel_client.cpp).
   absl::Status connect(Deadline deadline);
   absl::Status awaitWelcome(Connection& connection, Deadline deadline);
+  absl::Status leaveFor(const absl::Status& failure, Connection& connection) const;
   PeerName hub() const { return {contract_.machine, 0, members_[0].address}; }
 
   void run();

@@ -60,6 +60,17 @@ absl::Status LocalChannel::connect(Deadline deadline) {
   return absl::OkStatus();
 }
 
+// The hub has the hello already: it is to hear of the one that was lost, and not to take this process for another.
+absl::Status LocalChannel::leaveFor(const absl::Status& failure, Connection& connection) const {
+  LocalMessage farewell;
+  farewell.type = Type::kLeave;
+  farewell.machine = contract_.machine;
+  farewell.proc = contract_.proc;
+  const std::string frames = encodeLocalMessage(lossMessage(failure)) + encodeLocalMessage(farewell);
+  (void)sendAll(connection.fd.get(), frames.data(), frames.size(), Deadline::after(kSlice));
+  return failure;
+}
+
 // The hub's answer; what follows it stays in `input`.
 absl::Status LocalChannel::awaitWelcome(Connection& connection, Deadline deadline) {
   for (;;) {
@@ -84,7 +95,7 @@ absl::Status LocalChannel::awaitWelcome(Connection& connection, Deadline deadlin
     } else if (errno == EAGAIN || errno == EINTR) {
       pollfd entry{connection.fd.get(), POLLIN, 0};
       (void)::poll(&entry, 1, sliceOf(deadline).remainingMs());
-      FARHOP_RETURN_IF_ERROR(monitor_->status());
+      if (const absl::Status failure = monitor_->status(); !failure.ok()) return leaveFor(failure, connection);
       if (deadline.expired()) {
         return absl::DeadlineExceededError(absl::StrCat("process 0 of machine ", contract_.machine,
                                                         " does not answer on the machine's local channel"));

@@ -66,6 +66,8 @@ absl::Status Session::run(Deadline deadline) {
     std::lock_guard lock(mutex_);
     channel_ = std::move(channel);
   }
+  // One that was recorded before there was anybody to tell.
+  if (const absl::Status failure = monitor_.status(); !failure.ok()) channel_->reportLost(failure);
   collectives_ = std::make_unique<Collectives>(contract_, &monitor_);
   WorkerGroupOptions groupOptions;
   groupOptions.peerTimeout = options_.peerTimeout;

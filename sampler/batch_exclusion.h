@@ -14,6 +14,7 @@ struct ExcludedPair {
   int relation = 0;
   uint64_t destination = 0;
   uint64_t source = 0;
+  uint32_t tree = 0;  // in which, where seeds are disjoint
 };
 
 // Brings edges into the order of (row, source) and drops repeats.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sampler/reply_group.h"
+#include "sampler/tree_nodes.h"
 
 namespace farhop::sampler {
 namespace {
@@ -13,13 +14,63 @@ namespace {
 // Neighbours of several partitions that are brought behind each other before they are numbered.
 constexpr size_t kNumberingBuffer = 1024;
 
+// Reads a hop's rows of one relation in frontier order, wherever they were drawn, and writes their bounds and edge ids.
+template <typename Id>
+class RowReader {
+ public:
+  // Makes room for the rows and for `total` edges.
+  RowReader(std::span<const uint16_t> partitionOfRow, std::vector<DrawSlice>* slices, uint64_t total, bool edgeIds,
+            SampledRelation* sampled)
+      : partitionOfRow_(partitionOfRow), slices_(*slices), sampled_(sampled), edgeIds_(edgeIds),
+        end_(sampled->indptr.back()) {
+    indptr_ = sampled->indptr.reserveMore(partitionOfRow.size());
+    sampled->indptr.addSize(partitionOfRow.size());
+    if (edgeIds) sampled->edgeIds.reserve(sampled->edgeIds.size() + total);
+  }
+
+  // The neighbours of row `row`; rows in order.
+  std::span<const Id> take(size_t row) {
+    DrawSlice& slice = slices_[partitionOfRow_[row]];  // advanced as rows are read
+    const uint32_t count = *slice.counts++;
+    const Id* neighbors = static_cast<const Id*>(slice.neighbors);
+    slice.neighbors = neighbors + count;
+    *indptr_++ = end_ += count;
+    if (edgeIds_) {
+      sampled_->edgeIds.append(slice.edgeIds, count);
+      slice.edgeIds += count;
+    }
+    return {neighbors, count};
+  }
+
+ private:
+  std::span<const uint16_t> partitionOfRow_;
+  std::vector<DrawSlice>& slices_;
+  SampledRelation* sampled_;
+  bool edgeIds_;
+  uint32_t end_;
+  uint32_t* indptr_;
+};
+
+uint64_t edgesOf(std::span<const DrawSlice> slices) {
+  uint64_t total = 0;
+  for (const DrawSlice& slice : slices) total += slice.edges;
+  return total;
+}
+
 }  // namespace
 
 BatchWorkspace::BatchWorkspace(const PartitionedGraph& graph)
-    : numbering_(graph.schema().nodeTypes.size()), frontiers_(graph.schema().nodeTypes.size()) {
+    : numbering_(graph.schema().nodeTypes.size()),
+      treeNodes_(graph.schema().nodeTypes.size()),
+      frontiers_(graph.schema().nodeTypes.size()),
+      walk_(graph) {
   const size_t partitions = static_cast<size_t>(graph.book().numPartitions());
   const size_t relations = graph.schema().relations.size();
-  for (HopFrontier& frontier : frontiers_) frontier.rows.resize(partitions);
+  for (HopFrontier& frontier : frontiers_) {
+    frontier.rows.resize(partitions);
+    frontier.trees.resize(partitions);
+    frontier.times.resize(partitions);
+  }
   own32_.assign(relations, std::vector<DrawnNeighbors<uint32_t>>(partitions));
   own64_.assign(relations, std::vector<DrawnNeighbors<uint64_t>>(partitions));
   slices_.assign(relations, std::vector<DrawSlice>(partitions));
@@ -31,6 +82,14 @@ BatchSampler::BatchSampler(std::shared_ptr<const PartitionedGraph> graph, rpc::A
       plan_(graph_.get(), &options_), allRelations_(graph_->schema().relations.size()) {
   options_.kinds.resize(allRelations_.size());
   std::iota(allRelations_.begin(), allRelations_.end(), 0);
+  if (options_.walks) walker_.emplace(graph_, agent_, executor_, options_.walks->plan, options_.seed);
+  if (options_.importance) walker_.emplace(graph_, agent_, executor_, options_.importance->plan, options_.seed);
+}
+
+size_t BatchSampler::numCsrs() const {
+  if (options_.walks) return 0;
+  if (options_.importance) return 1;
+  return options_.kinds.size() * (options_.expand == Expand::kAll ? options_.fanouts.size() : 1);
 }
 
 absl::Status BatchSampler::checkFrontier(size_t hop, const BatchWorkspace& work) const {
@@ -55,6 +114,10 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
                                                                          BatchWorkspace* workspace,
                                                                          std::unique_ptr<SampledBatch> memory) const {
   std::unique_ptr<SampledBatch> batch = memory ? std::move(memory) : std::make_unique<SampledBatch>();
+  absl::Status valid = checkRequest(request);
+  if (!valid.ok()) co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(std::move(valid));
+  if (options_.walks) co_return co_await sampleWalks(std::move(request), workspace, std::move(batch));
+  if (options_.importance) co_return co_await sampleImportance(std::move(request), workspace, std::move(batch));
   StageTimer stages(options_.stageClock);
   numberSeeds(request, workspace, batch.get());
   for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
@@ -92,36 +155,90 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
           annotate(status, absl::StrCat("sampling hop ", hop, " of batch ", batch->number)));
     }
   }
+  if (options_.subgraph == Subgraph::kInduced) {
+    const absl::Status induced = co_await induce(workspace, batch.get());
+    if (!induced.ok()) co_return Result(annotate(induced, absl::StrCat("inducing the edges of batch ", batch->number)));
+  }
   co_return absl::StatusOr<std::unique_ptr<SampledBatch>>(std::move(batch));
 }
 
+absl::Status BatchSampler::checkRequest(const BatchRequest& request) const {
+  const std::vector<uint32_t>& trees = request.trees;
+  // A request that has lost its times would look ahead, so having them must be what was meant.
+  if (options_.temporal != !request.treeTimes.empty() || (options_.temporal && !options_.disjoint)) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch has ", request.treeTimes.size(), " times where sampling is ",
+                                                   options_.temporal ? "temporal" : "not temporal",
+                                                   options_.disjoint ? "" : " and seeds are not disjoint"));
+  }
+  if (!options_.disjoint) {
+    return trees.empty() ? absl::OkStatus() : absl::InvalidArgumentError("trees need seeds that are disjoint");
+  }
+  if (options_.walks || options_.importance || options_.subgraph == Subgraph::kInduced) {
+    return absl::InvalidArgumentError("walks, importance neighbours and induced subgraphs cannot be disjoint");
+  }
+  const uint64_t seeds = request.seeds.size() + request.otherSeeds.size();
+  if (!trees.empty() && trees.size() != seeds) {
+    return absl::InvalidArgumentError(absl::StrCat(trees.size(), " trees of ", seeds, " seeds"));
+  }
+  const uint64_t count = trees.empty() ? seeds : uint64_t{*std::max_element(trees.begin(), trees.end())} + 1;
+  if (!request.treeTimes.empty() && request.treeTimes.size() < count) {
+    return absl::InvalidArgumentError(absl::StrCat(request.treeTimes.size(), " times for ", count, " trees"));
+  }
+  return checkTrees(*graph_, count);
+}
+
 void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const {
-  batch->reset(work->numbering_.size(),
-               options_.kinds.size() * (options_.expand == Expand::kAll ? options_.fanouts.size() : 1));
+  batch->reset(work->numbering_.size(), numCsrs());
   batch->epoch = request.epoch;
   batch->step = request.step;
   batch->number = request.number;
   batch->seedType = request.seedType;
   batch->seeds = request.seeds;
-  for (size_t type = 0; type < work->numbering_.size(); ++type) work->numbering_[type].reset(&batch->nodes[type]);
+  batch->treeTimes = request.treeTimes;
+  for (size_t type = 0; type < work->numbering_.size(); ++type) {
+    work->numbering_[type].reset(options_.disjoint ? &work->treeNodes_[type] : &batch->nodes[type]);
+  }
   batch->otherType = request.otherType;
   batch->otherSeeds = request.otherSeeds;
-  const auto numberAll = [work](int type, const std::vector<uint64_t>& seeds, std::vector<uint32_t>* index) {
+  uint32_t position = 0;  // of a seed among all
+  const auto numberAll = [&](int type, const std::vector<uint64_t>& seeds, std::vector<uint32_t>* index) {
     index->reserve(seeds.size());
-    for (uint64_t seed : seeds) index->push_back(work->numbering_[type].number(seed));
+    for (uint64_t seed : seeds) {
+      const uint32_t tree = request.trees.empty() ? position : request.trees[position];
+      ++position;
+      index->push_back(work->numbering_[type].number(options_.disjoint ? treeNode(tree, seed) : seed));
+    }
   };
   numberAll(request.seedType, request.seeds, &batch->seedIndex);
   numberAll(request.otherType, request.otherSeeds, &batch->otherIndex);
   for (const ExcludedPair& pair : request.excluded) {
     batch->excluded.resize(graph_->schema().relations.size());
-    const int destination = graph_->schema().relations[pair.relation].destination;
-    batch->excluded[pair.relation].push_back({0, work->numbering_[destination].number(pair.destination), pair.source});
+    NodeNumbering& numbering = work->numbering_[graph_->schema().relations[pair.relation].destination];
+    const uint32_t row = numbering.number(options_.disjoint ? treeNode(pair.tree, pair.destination) : pair.destination);
+    batch->excluded[pair.relation].push_back({0, row, pair.source});
   }
   for (std::vector<ExcludedEdge>& edges : batch->excluded) sortExcluded(&edges);
+  if (options_.disjoint) takeTreeNodes(work, batch);
   for (size_t type = 0; type < work->numbering_.size(); ++type) {
     batch->nodesByHop[type].push_back(work->numbering_[type].size());
   }
   for (SampledRelation& relation : batch->relations) relation.indptr.push_back(0);
+}
+
+void BatchSampler::takeTreeNodes(BatchWorkspace* work, SampledBatch* batch) const {
+  for (size_t type = 0; type < work->treeNodes_.size(); ++type) {
+    PodVector<uint64_t>& nodes = batch->nodes[type];
+    const size_t known = nodes.size(), fresh = work->treeNodes_[type].size() - known;
+    const uint64_t* const numbered = work->treeNodes_[type].data() + known;
+    uint64_t* const gids = nodes.reserveMore(fresh);
+    uint32_t* const trees = batch->trees[type].reserveMore(fresh);
+    for (size_t i = 0; i < fresh; ++i) {
+      gids[i] = gidOfTreeNode(numbered[i]);
+      trees[i] = treeOfTreeNode(numbered[i]);
+    }
+    nodes.addSize(fresh);
+    batch->trees[type].addSize(fresh);
+  }
 }
 
 absl::Status BatchSampler::bucketFrontiers(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const {
@@ -188,13 +305,16 @@ absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBa
     const HopFrontier& frontier = work->frontiers_[relations[r].destination];
     SampledRelation& sampled = rowsOf(hop, r, batch);
     const size_t edgesBefore = sampled.indices.size();
-    uint64_t drawn = 0;
-    for (const DrawSlice& slice : work->slices_[r]) drawn += slice.edges;
-    if (edgesBefore + drawn > kMaxEdges) {
+    if (edgesBefore + edgesOf(work->slices_[r]) > kMaxEdges) {
       return tooManyEdges(static_cast<int>(r));
     }
+    const PodVector<uint32_t>& trees = batch->trees[relations[r].destination];
     if (options_.fanouts[hop][r] == 0) {
       sampled.indptr.append(frontier.last - frontier.first, sampled.indptr.back());
+    } else if (options_.disjoint && graph_->narrowIds(static_cast<int>(r))) {
+      appendTreeRelation<uint32_t>(static_cast<int>(r), trees, work, &sampled);
+    } else if (options_.disjoint) {
+      appendTreeRelation<uint64_t>(static_cast<int>(r), trees, work, &sampled);
     } else if (graph_->narrowIds(static_cast<int>(r))) {
       appendRelation<uint32_t>(static_cast<int>(r), work, &sampled);
     } else {
@@ -202,6 +322,7 @@ absl::Status BatchSampler::appendHop(size_t hop, BatchWorkspace* work, SampledBa
     }
     batch->traffic.sampledEdges += sampled.indices.size() - edgesBefore;
   }
+  if (options_.disjoint) takeTreeNodes(work, batch);
   for (size_t type = 0; type < work->frontiers_.size(); ++type) {
     batch->nodesByHop[type].push_back(work->numbering_[type].size());
   }
@@ -213,35 +334,18 @@ void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledRel
   const partition::Relation& edges = graph_->schema().relations[relation];
   const HopFrontier& frontier = work->frontiers_[edges.destination];
   NodeNumbering& numbering = work->numbering_[edges.source];
-  std::vector<DrawSlice>& slices = work->slices_[relation];  // advanced as rows are read
-  uint64_t total = 0;
-  for (const DrawSlice& slice : slices) total += slice.edges;
+  std::vector<DrawSlice>& slices = work->slices_[relation];
+  const uint64_t total = edgesOf(slices);
   uint32_t* indices = sampled->indices.reserveMore(total);
   sampled->indices.addSize(total);
-  uint32_t end = sampled->indptr.back();
   const size_t rows = frontier.partitionOfRow.size();
-  uint32_t* indptr = sampled->indptr.reserveMore(rows);
-  sampled->indptr.addSize(rows);
-
-  if (options_.edgeIds) sampled->edgeIds.reserve(sampled->edgeIds.size() + total);
-  const auto takeRow = [&](size_t row) {
-    DrawSlice& slice = slices[frontier.partitionOfRow[row]];
-    const uint32_t count = *slice.counts++;
-    const Id* neighbors = static_cast<const Id*>(slice.neighbors);
-    slice.neighbors = neighbors + count;
-    *indptr++ = end += count;
-    if (options_.edgeIds) {
-      sampled->edgeIds.append(slice.edgeIds, count);
-      slice.edgeIds += count;
-    }
-    return std::span<const Id>(neighbors, count);
-  };
+  RowReader<Id> reader(frontier.partitionOfRow, &slices, total, options_.edgeIds, sampled);
 
   // All from one partition: the neighbours lie behind each other in row order already.
   const auto whole = std::find_if(slices.begin(), slices.end(), [&](const DrawSlice& slice) { return slice.edges == total; });
   if (whole != slices.end()) {
     const Id* neighbors = static_cast<const Id*>(whole->neighbors);
-    for (size_t row = 0; row < rows; ++row) takeRow(row);
+    for (size_t row = 0; row < rows; ++row) reader.take(row);
     numbering.numberAll(neighbors, total, indices);
     return;
   }
@@ -254,7 +358,7 @@ void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledRel
     filled = 0;
   };
   for (size_t row = 0; row < rows; ++row) {
-    const std::span<const Id> neighbors = takeRow(row);
+    const std::span<const Id> neighbors = reader.take(row);
     if (filled + neighbors.size() > kNumberingBuffer) numberBuffer();
     if (neighbors.size() > kNumberingBuffer) {
       numbering.numberAll(neighbors.data(), neighbors.size(), indices);
@@ -265,6 +369,36 @@ void BatchSampler::appendRelation(int relation, BatchWorkspace* work, SampledRel
     }
   }
   numberBuffer();
+}
+
+// As above, with the row's tree as a part of what is numbered.
+template <typename Id>
+void BatchSampler::appendTreeRelation(int relation, const PodVector<uint32_t>& trees, BatchWorkspace* work,
+                                      SampledRelation* sampled) const {
+  const partition::Relation& edges = graph_->schema().relations[relation];
+  const HopFrontier& frontier = work->frontiers_[edges.destination];
+  NodeNumbering& numbering = work->numbering_[edges.source];
+  std::vector<DrawSlice>& slices = work->slices_[relation];
+  const uint64_t total = edgesOf(slices);
+  uint32_t* indices = sampled->indices.reserveMore(total);
+  sampled->indices.addSize(total);
+  RowReader<Id> reader(frontier.partitionOfRow, &slices, total, options_.edgeIds, sampled);
+  uint64_t buffer[kNumberingBuffer];
+  uint64_t filled = 0;
+  for (size_t row = 0; row < frontier.partitionOfRow.size(); ++row) {
+    const uint32_t tree = trees[frontier.first + row];
+    for (std::span<const Id> left = reader.take(row); !left.empty();) {
+      const size_t size = std::min(left.size(), kNumberingBuffer - filled);
+      for (size_t i = 0; i < size; ++i) buffer[filled + i] = treeNode(tree, left[i]);
+      filled += size;
+      left = left.subspan(size);
+      if (filled < kNumberingBuffer) continue;
+      numbering.numberAll(buffer, filled, indices);
+      indices += filled;
+      filled = 0;
+    }
+  }
+  numbering.numberAll(buffer, filled, indices);
 }
 
 }  // namespace farhop::sampler

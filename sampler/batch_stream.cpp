@@ -12,7 +12,8 @@ BatchStream::BatchStream(std::shared_ptr<const PartitionedGraph> graph, rpc::Age
       options_(options),
       metrics_(std::move(metrics)),
       // One request's time per hop, one more for the sampling itself.
-      batchTimeout_(sampling.requestTimeout * (sampling.fanouts.size() + 1 + static_cast<size_t>(options.requestsBeforeHops))),
+      batchTimeout_(sampling.requestTimeout * (BatchSampler::timeoutsPerBatch(sampling) + 1 +
+                                               static_cast<size_t>(options.requestsBeforeHops))),
       // As many as exist at once: those ahead, and a few in the consumer's hands.
       pool_(std::make_shared<BatchPool>(static_cast<size_t>(std::max(1, options.threads * options.batchesUnderWay)) + 2)),
       executor_("farhop-sample", options.threads),
@@ -73,6 +74,7 @@ void BatchStream::launch(uint64_t epoch, uint64_t step, const SharedWorkspace& w
 
 void BatchStream::begin(uint64_t epoch, uint64_t step, const SharedWorkspace& workspace) {
   BatchRequest request{epoch, step, dealer_.batchNumber(step), dealer_.nodeType(), dealer_.seeds(epoch, step)};
+  request.treeTimes = dealer_.times(epoch, step);
   using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
   Task<Result> task = options_.make ? options_.make(&sampler_, std::move(request), workspace->get(), pool_->take())
                                     : sampler_.sample(std::move(request), workspace->get(), pool_->take());

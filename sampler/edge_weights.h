@@ -2,11 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <future>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +11,7 @@
 #include "base/status.h"
 #include "partition/graph_store.h"
 #include "sampler/kernels.h"
+#include "sampler/made_once.h"
 
 namespace farhop::sampler {
 
@@ -36,35 +34,8 @@ class EdgeWeights {
   PodVector<AliasSlot> slots_;
 };
 
-// The weights that loaders and peers have asked for so far, kept until the graph is closed. Thread-safe.
-class EdgeWeightsCache {
- public:
-  using Partitions = std::vector<std::optional<EdgeWeights>>;  // [partition]; empty for those of others
-  using Result = absl::StatusOr<std::shared_ptr<const Partitions>>;
-
-  // The first caller for a (relation, feature) makes it; others wait for that, some nanoseconds per edge.
-  template <typename Make>
-  Result get(int relation, uint32_t feature, const Make& make) const {
-    std::promise<Result> promise;
-    std::shared_future<Result> known;
-    {
-      std::lock_guard lock(mutex_);
-      const auto [at, isNew] = made_.try_emplace({relation, feature});
-      if (isNew) {
-        at->second = promise.get_future().share();
-      } else {
-        known = at->second;
-      }
-    }
-    if (known.valid()) return known.get();
-    Result result = make();
-    promise.set_value(result);
-    return result;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::map<std::pair<int, uint32_t>, std::shared_future<Result>> made_;  // guarded by mutex_
-};
+// Weights that loaders and peers have asked for, by (relation, feature); [partition], empty for those of others. Making
+// them takes some nanoseconds per edge.
+using EdgeWeightsCache = MadeOnce<std::pair<int, uint32_t>, std::vector<std::optional<EdgeWeights>>>;
 
 }  // namespace farhop::sampler

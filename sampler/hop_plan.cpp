@@ -14,6 +14,10 @@ void HopPlan::setRange(const SampledBatch& batch, size_t hop, int type, HopFront
 absl::Status HopPlan::bucket(const SampledBatch& batch, int type, HopFrontier* frontier) const {
   const partition::PartitionBook& book = graph_->book();
   for (std::vector<uint32_t>& rows : frontier->rows) rows.clear();
+  frontier->trees.resize(frontier->rows.size());
+  frontier->times.resize(frontier->rows.size());
+  for (std::vector<uint32_t>& trees : frontier->trees) trees.clear();
+  for (std::vector<int64_t>& times : frontier->times) times.clear();
   frontier->partitionOfRow.clear();
   const PodVector<uint64_t>& nodes = batch.nodes[type];
   const uint64_t known = book.numNodes(type);
@@ -26,6 +30,10 @@ absl::Status HopPlan::bucket(const SampledBatch& batch, int type, HopFrontier* f
     const int owner = book.partitionOf(type, nodes[number]);
     frontier->partitionOfRow.push_back(static_cast<uint16_t>(owner));
     frontier->rows[owner].push_back(static_cast<uint32_t>(nodes[number] - book.begin(type, owner)));
+    if (!options_->disjoint) continue;
+    const uint32_t tree = batch.trees[type][number];
+    frontier->trees[owner].push_back(tree);
+    if (!batch.treeTimes.empty()) frontier->times[owner].push_back(batch.treeTimes[tree]);
   }
   frontier->excluded.resize(batch.excluded.size());
   for (size_t r = 0; r < batch.excluded.size(); ++r) {
@@ -40,7 +48,14 @@ RelationDraw HopPlan::drawOf(const SampledBatch& batch, size_t hop, int relation
   RelationDraw draw;
   draw.relation = static_cast<uint32_t>(relation);
   draw.fanout = static_cast<int32_t>(options_->fanouts[hop][relation]);
-  draw.hopKey = hopKey(options_->seed, batch.epoch, batch.number, hop, Purpose::kNeighbors, graph_->relationHash(relation));
+  if (drawsBySource(options_->kinds[relation].kind)) {
+    const int source = graph_->schema().relations[relation].source;
+    draw.hopKey = hopKey(options_->seed, batch.epoch, batch.number, options_->layerDependency ? 0 : hop, Purpose::kLabor,
+                         graph_->nodeTypeHash(source));
+  } else {
+    draw.hopKey =
+        hopKey(options_->seed, batch.epoch, batch.number, hop, Purpose::kNeighbors, graph_->relationHash(relation));
+  }
   draw.kind = static_cast<uint32_t>(options_->kinds[relation].kind);
   draw.weight = options_->kinds[relation].weight;
   return draw;
@@ -49,6 +64,8 @@ RelationDraw HopPlan::drawOf(const SampledBatch& batch, size_t hop, int relation
 DrawRows HopPlan::ownRows(const SampledBatch&, size_t, int relation, const HopFrontier& frontier, int partition) const {
   DrawRows draws;
   draws.rows = frontier.rows[partition];
+  draws.occurrences = frontier.trees[partition];
+  draws.times = frontier.times[partition];
   if (!frontier.excluded.empty()) draws.excluded = frontier.excluded[relation][partition];
   return draws;
 }
@@ -72,6 +89,10 @@ NeighborRequest HopPlan::request(const SampledBatch& batch, size_t hop, std::spa
       request.runs.push_back({static_cast<uint32_t>(type), static_cast<uint32_t>(k),
                               static_cast<uint32_t>(rows.size()), 0});
       request.rows.insert(request.rows.end(), rows.begin(), rows.end());
+      const std::vector<uint32_t>& trees = frontiers[type].trees[k];
+      request.occurrences.insert(request.occurrences.end(), trees.begin(), trees.end());
+      const std::vector<int64_t>& times = frontiers[type].times[k];
+      request.times.insert(request.times.end(), times.begin(), times.end());
     }
     if (request.runs.size() == runsBefore) continue;
     for (const RelationDraw& draw : draws) {

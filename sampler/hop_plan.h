@@ -20,6 +20,8 @@ struct HopFrontier {
   uint32_t first = 0, last = 0;              // numbers of its nodes
   std::vector<uint16_t> partitionOfRow;      // [last - first]
   std::vector<std::vector<uint32_t>> rows;   // [partition] local indices, in frontier order
+  std::vector<std::vector<uint32_t>> trees;  // [partition] tree of each row; empty unless seeds are disjoint
+  std::vector<std::vector<int64_t>> times;   // [partition] the tree's time; empty where trees have none
   // [relation][partition] what these rows must not draw; `row` counts rows[partition]. Empty: nothing.
   std::vector<std::vector<std::vector<ExcludedEdge>>> excluded;
 };

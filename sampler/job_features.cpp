@@ -8,14 +8,14 @@ absl::StatusOr<uint32_t> JobFeatures::add(int nodeType, partition::FeatureSpec s
   std::lock_guard lock(mutex_);
   absl::Status status;
   for (const Feature& other : features_) {
-    if (other.nodeType != nodeType || other.spec.name != spec.name || other.state == State::kDropped) continue;
+    if (other.nodeType != nodeType || other.spec.name != spec.name || !isNamed(other)) continue;
     status = absl::AlreadyExistsError(absl::StrCat("the job has a node feature '", spec.name,
                                                    "' already; let go of its handle, or take another name"));
   }
   Feature feature;
   feature.nodeType = nodeType;
   feature.spec = std::move(spec);
-  if (!status.ok()) feature.state = State::kDropped;
+  if (!status.ok()) feature.state = State::kReleased;
   features_.push_back(std::move(feature));
   if (!status.ok()) return status;
   return kFirstIndex + static_cast<uint32_t>(features_.size() - 1);
@@ -29,20 +29,39 @@ void JobFeatures::publish(uint32_t index, std::vector<const std::byte*> tables, 
   feature.owner = std::move(owner);
 }
 
-void JobFeatures::drop(uint32_t index) {
-  std::shared_ptr<const void> owner;  // let go of after the lock: it may unmap a lot
+void JobFeatures::retire(uint32_t index) {
   std::lock_guard lock(mutex_);
   Feature& feature = features_[index - kFirstIndex];
-  feature.state = State::kDropped;
-  feature.tables.clear();
-  owner = std::move(feature.owner);
+  feature.state = feature.state == State::kReadable ? State::kRetired : State::kReleased;
+}
+
+std::vector<uint32_t> JobFeatures::retired() const {
+  std::lock_guard lock(mutex_);
+  std::vector<uint32_t> indexes;
+  for (size_t i = 0; i < features_.size(); ++i) {
+    if (features_[i].state == State::kRetired) indexes.push_back(kFirstIndex + static_cast<uint32_t>(i));
+  }
+  return indexes;
+}
+
+void JobFeatures::release(const std::vector<uint32_t>& indexes) {
+  std::vector<std::shared_ptr<const void>> owners;  // let go of after the lock: it may unmap a lot
+  std::lock_guard lock(mutex_);
+  for (uint32_t index : indexes) {
+    if (index < kFirstIndex || index - kFirstIndex >= features_.size()) continue;
+    Feature& feature = features_[index - kFirstIndex];
+    if (feature.state != State::kRetired) continue;
+    feature.state = State::kReleased;
+    feature.tables.clear();
+    owners.push_back(std::move(feature.owner));
+  }
 }
 
 absl::StatusOr<uint32_t> JobFeatures::find(int nodeType, const std::string& name) const {
   std::lock_guard lock(mutex_);
   for (size_t i = 0; i < features_.size(); ++i) {
     const Feature& feature = features_[i];
-    if (feature.nodeType != nodeType || feature.spec.name != name || feature.state == State::kDropped) continue;
+    if (feature.nodeType != nodeType || feature.spec.name != name || !isNamed(feature)) continue;
     if (feature.state == State::kReadable) return kFirstIndex + static_cast<uint32_t>(i);
     return absl::FailedPreconditionError(absl::StrCat("node feature '", name, "' is not finished; pull it after finish()"));
   }
@@ -72,10 +91,10 @@ partition::FeatureSpec JobFeatures::spec(uint32_t index) const {
 absl::StatusOr<OwnTable> JobFeatures::table(uint32_t index, int partition, uint64_t rows) const {
   std::lock_guard lock(mutex_);
   const Feature& feature = features_[index - kFirstIndex];
-  if (feature.state != State::kReadable) {
+  if (feature.state == State::kMaking || feature.state == State::kReleased) {
     return absl::FailedPreconditionError(absl::StrCat(
         "node feature '", feature.spec.name, "' of the job is ",
-        feature.state == State::kDropped ? "gone; every process keeps its handle until all have pulled" : "not finished"));
+        feature.state == State::kReleased ? "gone: all processes have let go of its handle" : "not finished"));
   }
   OwnTable table;
   table.spec = feature.spec;

@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "sampler/kernels.h"
+#include "sampler/row_ranges.h"
 
 namespace farhop::sampler {
 
@@ -24,6 +25,47 @@ inline void prefetchRows(const uint64_t* indptr, const uint64_t* originalIds, st
     __builtin_prefetch(originalIds + row);
   }
 }
+
+// Rows as a kernel reads them, by their place in the request: first the whole rows of plain draws, read from the CSR as
+// they are needed, then rows that something limits, worked out before. Row i's draw is keyed by key(i) and takes edges
+// of from(i) .. to(i); its tables span from(i) .. end(i).
+template <typename Id>
+class WholeRows {
+ public:
+  WholeRows(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t hopKey)
+      : view_(view), rows_(rows), hopKey_(hopKey) {}
+  size_t size() const { return rows_.size(); }
+  // Asks for what from(), to() and key() of rows first .. first + count read; they may lie beyond the last.
+  void prefetch(size_t first, size_t count) const {
+    for (size_t i = first; i < std::min(first + count, rows_.size()); ++i) {
+      __builtin_prefetch(view_.indptr + rows_[i]);
+      __builtin_prefetch(view_.originalIds + rows_[i]);
+    }
+  }
+  uint64_t from(size_t i) const { return view_.indptr[rows_[i]]; }
+  uint64_t to(size_t i) const { return view_.indptr[rows_[i] + 1]; }
+  uint64_t end(size_t i) const { return to(i); }
+  uint64_t key(size_t i) const { return nodeKey(hopKey_, view_.originalIds[rows_[i]]); }
+
+ private:
+  const CsrView<Id>& view_;
+  std::span<const uint32_t> rows_;
+  uint64_t hopKey_;
+};
+
+class LimitedRows {
+ public:
+  explicit LimitedRows(std::span<const RowRange> ranges) : ranges_(ranges) {}
+  size_t size() const { return ranges_.size(); }
+  void prefetch(size_t, size_t) const {}
+  uint64_t from(size_t i) const { return ranges_[i].from; }
+  uint64_t to(size_t i) const { return ranges_[i].to; }
+  uint64_t end(size_t i) const { return ranges_[i].end; }
+  uint64_t key(size_t i) const { return ranges_[i].key; }
+
+ private:
+  std::span<const RowRange> ranges_;
+};
 
 // rows[first ..], at most `size` of them; empty beyond the end.
 inline std::span<const uint32_t> chunkOf(std::span<const uint32_t> rows, size_t first, size_t size) {

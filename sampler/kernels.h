@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/pod_vector.h"
@@ -53,6 +54,15 @@ struct KeyedEdge {
   }
 };
 
+// One row's draw where something limits it (sampler/row_ranges.h): the key it depends on, and where the edges lie that
+// it may take.
+struct RowRange {
+  uint64_t from = 0;  // edges from .. to may be drawn
+  uint64_t to = 0;
+  uint64_t end = 0;  // of the whole row
+  uint64_t key = 0;
+};
+
 // A draw of all rows, in row order.
 template <typename Id>
 struct DrawnNeighbors {
@@ -81,6 +91,8 @@ class PositionSet {
   std::vector<uint64_t> positions;
   std::vector<SlotDraw> slotDraws;
   std::vector<KeyedEdge> keyedEdges;
+  std::vector<std::pair<uint64_t, uint64_t>> numberedEdges;  // number of the source, offset
+  std::vector<RowRange> ranges;
   std::vector<uint64_t> sources, holes;  // of the row at hand, where some edges are excluded
 
  private:

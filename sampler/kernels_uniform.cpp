@@ -93,30 +93,28 @@ void drawFew(uint64_t key, uint64_t from, uint32_t degree, uint32_t wanted, uint
 
 // Small fanouts: draws the edge offsets of a chunk of rows, asks for their memory, then reads them. The next
 // chunk's row bounds are on their way meanwhile.
-template <typename Id, int kLanes>
-void sampleFew(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t hopKey, uint32_t fanout,
-               bool wantEdgeIds, DrawnNeighbors<Id>* out) {
+template <int kLanes, typename Id, typename Rows>
+void sampleFew(const CsrView<Id>& view, const Rows& rows, uint32_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out) {
   uint64_t offsets[kPrefetchRows * kLanes];
   uint32_t* counts = out->counts.reserveMore(rows.size());
   Id* neighbors = out->neighbors.reserveMore(rows.size() * fanout);
   uint64_t* edgeIds = wantEdgeIds ? out->edgeIds.reserveMore(rows.size() * fanout) : nullptr;
   size_t drawn = 0;
-  prefetchRows(view.indptr, view.originalIds, chunkOf(rows, 0, kPrefetchRows));
+  rows.prefetch(0, kPrefetchRows);
   for (size_t first = 0; first < rows.size(); first += kPrefetchRows) {
-    prefetchRows(view.indptr, view.originalIds, chunkOf(rows, first + kPrefetchRows, kPrefetchRows));
+    rows.prefetch(first + kPrefetchRows, kPrefetchRows);
     size_t edges = 0;
-    for (uint32_t row : chunkOf(rows, first, kPrefetchRows)) {
-      const uint64_t from = view.indptr[row], degree = view.indptr[row + 1] - from;
+    for (size_t row = first; row < std::min(first + kPrefetchRows, rows.size()); ++row) {
+      const uint64_t from = rows.from(row), degree = rows.to(row) - from;
       const uint32_t count = static_cast<uint32_t>(std::min<uint64_t>(degree, fanout));
       if (degree <= fanout) {
         for (uint32_t i = 0; i < count; ++i) offsets[edges + i] = from + i;
       } else if (degree < std::numeric_limits<uint32_t>::max()) {
-        drawFew<kLanes>(nodeKey(hopKey, view.originalIds[row]), from, static_cast<uint32_t>(degree), fanout,
-                        offsets + edges);
+        drawFew<kLanes>(rows.key(row), from, static_cast<uint32_t>(degree), fanout, offsets + edges);
       } else {
         std::vector<uint64_t> positions;
         PositionSet unused;
-        drawPositions(nodeKey(hopKey, view.originalIds[row]), degree, fanout, &positions, &unused);
+        drawPositions(rows.key(row), degree, fanout, &positions, &unused);
         for (uint32_t i = 0; i < count; ++i) offsets[edges + i] = from + positions[i];
       }
       for (uint32_t i = 0; i < count; ++i) __builtin_prefetch(view.neighbors + offsets[edges + i]);
@@ -135,17 +133,16 @@ void sampleFew(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t
 }
 
 // Any fanout.
-template <typename Id>
-void sampleMany(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t hopKey, int64_t fanout,
-                bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+template <typename Id, typename Rows>
+void sampleMany(const CsrView<Id>& view, const Rows& rows, int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out,
+                PositionSet* scratch) {
   std::vector<uint64_t>& positions = scratch->positions;
   for (size_t first = 0; first < rows.size(); first += kPrefetchRows) {
-    const auto chunk = rows.subspan(first, std::min(kPrefetchRows, rows.size() - first));
-    prefetchRows(view.indptr, view.originalIds, chunk);
-    for (uint32_t row : chunk) {
-      const uint64_t from = view.indptr[row], degree = view.indptr[row + 1] - from;
+    rows.prefetch(first, kPrefetchRows);
+    for (size_t row = first; row < std::min(first + kPrefetchRows, rows.size()); ++row) {
+      const uint64_t from = rows.from(row), degree = rows.to(row) - from;
       positions.clear();
-      drawPositions(nodeKey(hopKey, view.originalIds[row]), degree, fanout, &positions, scratch);
+      drawPositions(rows.key(row), degree, fanout, &positions, scratch);
       const size_t count = positions.size();
       out->counts.push_back(static_cast<uint32_t>(count));
       Id* neighbors = out->neighbors.reserveMore(count);
@@ -159,21 +156,37 @@ void sampleMany(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_
   }
 }
 
+template <typename Id, typename Rows>
+void sampleDistinct(const CsrView<Id>& view, const Rows& rows, int64_t fanout, bool wantEdgeIds,
+                    DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  const uint32_t few = static_cast<uint32_t>(fanout);
+  if (fanout > 0 && fanout <= 8) return sampleFew<8>(view, rows, few, wantEdgeIds, out);
+  if (fanout > 0 && fanout <= 16) return sampleFew<16>(view, rows, few, wantEdgeIds, out);
+  if (fanout > 0 && fanout <= 32) return sampleFew<32>(view, rows, few, wantEdgeIds, out);
+  sampleMany(view, rows, fanout, wantEdgeIds, out, scratch);
+}
+
 }  // namespace
 
 template <typename Id>
 void sampleUniform(const CsrView<Id>& view, std::span<const uint32_t> rows, uint64_t hopKey, int64_t fanout,
                    bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
-  const uint32_t few = static_cast<uint32_t>(fanout);
-  if (fanout > 0 && fanout <= 8) return sampleFew<Id, 8>(view, rows, hopKey, few, wantEdgeIds, out);
-  if (fanout > 0 && fanout <= 16) return sampleFew<Id, 16>(view, rows, hopKey, few, wantEdgeIds, out);
-  if (fanout > 0 && fanout <= 32) return sampleFew<Id, 32>(view, rows, hopKey, few, wantEdgeIds, out);
-  sampleMany(view, rows, hopKey, fanout, wantEdgeIds, out, scratch);
+  sampleDistinct(view, WholeRows<Id>(view, rows, hopKey), fanout, wantEdgeIds, out, scratch);
+}
+
+template <typename Id>
+void sampleUniform(const CsrView<Id>& view, std::span<const RowRange> rows, int64_t fanout, bool wantEdgeIds,
+                   DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  sampleDistinct(view, LimitedRows(rows), fanout, wantEdgeIds, out, scratch);
 }
 
 template void sampleUniform<uint32_t>(const CsrView<uint32_t>&, std::span<const uint32_t>, uint64_t, int64_t, bool,
                                       DrawnNeighbors<uint32_t>*, PositionSet*);
 template void sampleUniform<uint64_t>(const CsrView<uint64_t>&, std::span<const uint32_t>, uint64_t, int64_t, bool,
+                                      DrawnNeighbors<uint64_t>*, PositionSet*);
+template void sampleUniform<uint32_t>(const CsrView<uint32_t>&, std::span<const RowRange>, int64_t, bool,
+                                      DrawnNeighbors<uint32_t>*, PositionSet*);
+template void sampleUniform<uint64_t>(const CsrView<uint64_t>&, std::span<const RowRange>, int64_t, bool,
                                       DrawnNeighbors<uint64_t>*, PositionSet*);
 
 }  // namespace farhop::sampler

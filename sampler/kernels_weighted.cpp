@@ -38,13 +38,13 @@ double negativeLog(double u) {
 // Appends to `offsets` the `wanted` edges with the smallest exponential keys among those with a positive weight that
 // `isTaken` does not name, in order of their keys. Returns the new end. `best` is a heap, the largest key first.
 template <typename Id, typename IsTaken>
-uint64_t* drawByKeys(const CsrView<Id>& view, const float* weights, uint32_t row, uint64_t rowKey, uint64_t wanted,
+uint64_t* drawByKeys(const CsrView<Id>& view, const float* weights, const RowRange& row, uint64_t wanted,
                      const IsTaken& isTaken, std::vector<KeyedEdge>* best, uint64_t* offsets) {
   best->clear();
-  for (uint64_t e = view.indptr[row]; e < view.indptr[row + 1]; ++e) {
+  for (uint64_t e = row.from; e < row.to; ++e) {
     const double weight = static_cast<double>(weights[e]);
     if (!(weight > 0)) continue;
-    const double u = (static_cast<double>(nodeKey(rowKey, view.edgeIds[e]) >> 12) + 0.5) * 0x1.0p-52;
+    const double u = (static_cast<double>(nodeKey(row.key, view.edgeIds[e]) >> 12) + 0.5) * 0x1.0p-52;
     const bool full = best->size() == wanted;
     // -log(u) > 1 - u: most edges of a long row need no logarithm.
     if (full && 1 - u >= best->front().key * weight) continue;
@@ -65,17 +65,18 @@ uint64_t* drawByKeys(const CsrView<Id>& view, const float* weights, uint32_t row
 
 // One row's draw without replacement, from `tries` draws of its alias table (none: by keys alone). Returns the end.
 // The next edge that is not drawn yet has the distribution of the next smallest key, however many tries it takes; so
-// keys can take over after any number of them. What `isHole` names counts as taken from the start.
+// keys can take over after any number of them. What `isHole` names counts as taken from the start, and so do edges that
+// the row does not see, which its table has.
 template <typename Id, typename IsHole>
-uint64_t* drawDistinct(const CsrView<Id>& view, const WeightView& weights, uint32_t row, uint64_t rowKey, uint64_t wanted,
+uint64_t* drawDistinct(const CsrView<Id>& view, const WeightView& weights, const RowRange& row, uint64_t wanted,
                        std::span<const SlotDraw> tries, const IsHole& isHole, PositionSet* scratch, uint64_t* offsets) {
   uint64_t* next = offsets;
   const bool hashed = wanted > kLinearScanFanout && !tries.empty();
   if (hashed) scratch->reset(wanted);
   for (const SlotDraw& draw : tries) {
-    const uint64_t edge = resolve(weights.slots, draw, view.indptr[row]);
+    const uint64_t edge = resolve(weights.slots, draw, row.from);
     if (edge == kNoEdge) return next;
-    if (isHole(edge)) continue;
+    if (edge >= row.to || isHole(edge)) continue;
     const bool isNew = hashed ? scratch->insert(edge) : std::find(offsets, next, edge) == next;
     if (!isNew) continue;
     *next++ = edge;
@@ -86,18 +87,18 @@ uint64_t* drawDistinct(const CsrView<Id>& view, const WeightView& weights, uint3
     if (isHole(edge)) return true;
     return hashed ? scratch->contains(edge) : std::find<const uint64_t*>(offsets, taken, edge) != taken;
   };
-  return drawByKeys(view, weights.weights, row, rowKey, wanted - static_cast<uint64_t>(next - offsets), isTaken,
+  return drawByKeys(view, weights.weights, row, wanted - static_cast<uint64_t>(next - offsets), isTaken,
                     &scratch->keyedEdges, next);
 }
 
 // All edges with a positive weight, in row order; or none.
-template <typename Id>
-void takeAll(const CsrView<Id>& view, const WeightView& weights, std::span<const uint32_t> rows, bool any,
-             bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+template <typename Id, typename Rows>
+void takeAll(const CsrView<Id>& view, const WeightView& weights, const Rows& rows, bool any, bool wantEdgeIds,
+             DrawnNeighbors<Id>* out, PositionSet* scratch) {
   std::vector<uint64_t>& offsets = scratch->positions;
-  for (uint32_t row : rows) {
+  for (size_t row = 0; row < rows.size(); ++row) {
     offsets.clear();
-    for (uint64_t e = view.indptr[row]; any && e < view.indptr[row + 1]; ++e) {
+    for (uint64_t e = rows.from(row); any && e < rows.to(row); ++e) {
       if (weights.weights[e] > 0) offsets.push_back(e);
     }
     out->counts.push_back(static_cast<uint32_t>(offsets.size()));
@@ -105,44 +106,79 @@ void takeAll(const CsrView<Id>& view, const WeightView& weights, std::span<const
   }
 }
 
-}  // namespace
+// Draws from the edges of a row that sees only a part of them by their running sums: one pass, whatever their share of
+// the row's weight. Nothing where they weigh nothing.
+uint64_t* drawBySums(const float* weights, const RowRange& row, uint64_t wanted, KeyedRandom* random,
+                     std::vector<KeyedEdge>* targets, uint64_t* offsets) {
+  double sum = 0;
+  for (uint64_t e = row.from; e < row.to; ++e) sum += static_cast<double>(weights[e]);
+  if (!(sum > 0)) return offsets;
+  targets->clear();
+  for (uint64_t i = 0; i < wanted; ++i) targets->push_back({random->uniform() * sum, i});
+  std::sort(targets->begin(), targets->end());
+  double reached = 0;
+  uint64_t e = row.from, heavy = kNoEdge;  // the last edge passed that weighs anything
+  for (const KeyedEdge& target : *targets) {
+    for (; e < row.to && (heavy == kNoEdge || reached <= target.key); ++e) {
+      reached += static_cast<double>(weights[e]);
+      if (weights[e] > 0) heavy = e;
+    }
+    offsets[target.offset] = heavy;
+  }
+  return offsets + wanted;
+}
 
-template <typename Id>
-void sampleWeightedWithReplacement(const CsrView<Id>& view, const WeightView& weights, std::span<const uint32_t> rows,
-                                   uint64_t hopKey, int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out,
-                                   PositionSet* scratch) {
+// Draws of a row from its alias table: as many as are wanted; where the row sees only some of its edges, more, since
+// what falls on the others is thrown away; none where a pass over the visible edges is cheaper.
+uint64_t triesWithReplacement(uint64_t visible, uint64_t whole, uint64_t wanted) {
+  if (visible == whole) return visible == 0 ? 0 : wanted;
+  return visible > kScanFactor * wanted ? 2 * wanted : 0;
+}
+
+template <typename Id, typename Rows>
+void drawWithReplacement(const CsrView<Id>& view, const WeightView& weights, const Rows& rows, int64_t fanout,
+                         bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
   if (fanout <= 0) return takeAll(view, weights, rows, fanout != 0, wantEdgeIds, out, scratch);
   const uint64_t wanted = static_cast<uint64_t>(fanout);
   const size_t size = chunkRows(wanted);
   std::vector<SlotDraw>& draws = scratch->slotDraws;
-  draws.resize(size * wanted);
+  draws.resize(size * wanted * 2);
   std::vector<uint64_t>& offsets = scratch->positions;
   offsets.resize(size * wanted);
   uint32_t* counts = out->counts.reserveMore(rows.size());
-  prefetchRows(view.indptr, view.originalIds, chunkOf(rows, 0, size));
+  rows.prefetch(0, size);
   for (size_t first = 0; first < rows.size(); first += size) {
-    prefetchRows(view.indptr, view.originalIds, chunkOf(rows, first + size, size));
+    rows.prefetch(first + size, size);
+    const size_t last = std::min(first + size, rows.size());
     SlotDraw* draw = draws.data();
-    for (uint32_t row : chunkOf(rows, first, size)) {
-      const uint64_t from = view.indptr[row], degree = view.indptr[row + 1] - from;
-      if (degree == 0) continue;
-      KeyedRandom random(nodeKey(hopKey, view.originalIds[row]));
-      for (uint64_t i = 0; i < wanted; ++i) {
-        *draw = drawSlot(&random, from, degree);
+    for (size_t row = first; row < last; ++row) {
+      const uint64_t from = rows.from(row), whole = rows.end(row) - from;
+      const uint64_t tries = triesWithReplacement(rows.to(row) - from, whole, wanted);
+      if (tries == 0) continue;
+      KeyedRandom random(rows.key(row));
+      for (uint64_t i = 0; i < tries; ++i) {
+        *draw = drawSlot(&random, from, whole);
         __builtin_prefetch(weights.slots + draw++->offset);
       }
     }
     draw = draws.data();
     uint64_t* next = offsets.data();
-    for (uint32_t row : chunkOf(rows, first, size)) {
-      const uint64_t from = view.indptr[row];
-      const uint64_t* const before = next;
-      for (uint64_t i = 0; i < wanted && view.indptr[row + 1] != from; ++i) {
-        const uint64_t edge = resolve(weights.slots, *draw++, from);
-        if (edge == kNoEdge) continue;  // as all others of this row
-        *next = edge;
-        __builtin_prefetch(view.neighbors + *next++);
+    for (size_t row = first; row < last; ++row) {
+      const uint64_t from = rows.from(row), to = rows.to(row);
+      const uint64_t tries = triesWithReplacement(to - from, rows.end(row) - from, wanted);
+      uint64_t* const before = next;
+      uint64_t* const full = before + wanted;
+      for (const SlotDraw* const end = draw + tries; draw < end; ++draw) {
+        if (next == full) continue;
+        const uint64_t edge = resolve(weights.slots, *draw, from);
+        if (edge < to) *next++ = edge;  // else of a row that weighs nothing, or not visible
       }
+      if (next < full && to < rows.end(row)) {
+        KeyedRandom random(combineKey(rows.key(row), tries));  // not the draws that were tried
+        next = drawBySums(weights.weights, {from, to, to, 0}, static_cast<uint64_t>(full - next), &random,
+                          &scratch->keyedEdges, next);
+      }
+      for (const uint64_t* edge = before; edge < next; ++edge) __builtin_prefetch(view.neighbors + *edge);
       *counts++ = static_cast<uint32_t>(next - before);
     }
     appendEdges(view, {offsets.data(), next}, wantEdgeIds, out);
@@ -150,9 +186,9 @@ void sampleWeightedWithReplacement(const CsrView<Id>& view, const WeightView& we
   out->counts.addSize(rows.size());
 }
 
-template <typename Id>
-void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, std::span<const uint32_t> rows, uint64_t hopKey,
-                    int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+template <typename Id, typename Rows>
+void drawWithoutReplacement(const CsrView<Id>& view, const WeightView& weights, const Rows& rows, int64_t fanout,
+                            bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
   if (fanout <= 0) return takeAll(view, weights, rows, fanout != 0, wantEdgeIds, out, scratch);
   const uint64_t wanted = static_cast<uint64_t>(fanout);
   const uint64_t tries = wanted + wanted / 2 + 4;
@@ -161,13 +197,14 @@ void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, std::spa
   std::vector<SlotDraw>& draws = scratch->slotDraws;
   std::vector<uint64_t>& offsets = scratch->positions;
   uint32_t* counts = out->counts.reserveMore(rows.size());
-  prefetchRows(view.indptr, view.originalIds, chunkOf(rows, 0, size));
+  rows.prefetch(0, size);
   for (size_t first = 0; first < rows.size(); first += size) {
-    prefetchRows(view.indptr, view.originalIds, chunkOf(rows, first + size, size));
+    rows.prefetch(first + size, size);
+    const size_t last = std::min(first + size, rows.size());
     draws.clear();
     uint64_t edges = 0;
-    for (uint32_t row : chunkOf(rows, first, size)) {
-      const uint64_t from = view.indptr[row], degree = view.indptr[row + 1] - from;
+    for (size_t row = first; row < last; ++row) {
+      const uint64_t from = rows.from(row), degree = rows.to(row) - from;
       edges += std::min(degree, wanted);
       if (triesOf(degree) == 0) {
         const uint64_t ahead = std::min<uint64_t>(degree, kChunkEdges);
@@ -175,17 +212,17 @@ void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, std::spa
         for (uint64_t e = from; e < from + ahead; e += 16) __builtin_prefetch(weights.weights + e);
         continue;
       }
-      KeyedRandom random(nodeKey(hopKey, view.originalIds[row]));
+      KeyedRandom random(rows.key(row));
       for (uint64_t i = 0; i < tries; ++i) {
-        draws.push_back(drawSlot(&random, from, degree));
+        draws.push_back(drawSlot(&random, from, rows.end(row) - from));
         __builtin_prefetch(weights.slots + draws.back().offset);
       }
     }
     offsets.resize(std::max<size_t>(offsets.size(), edges));
     std::span<const SlotDraw> left = draws;
     uint64_t* next = offsets.data();
-    for (uint32_t row : chunkOf(rows, first, size)) {
-      const uint64_t from = view.indptr[row], to = view.indptr[row + 1];
+    for (size_t row = first; row < last; ++row) {
+      const uint64_t from = rows.from(row), to = rows.to(row);
       const uint64_t* const before = next;
       if (to - from <= wanted) {
         for (uint64_t e = from; e < to; ++e) {
@@ -193,7 +230,7 @@ void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, std::spa
         }
       } else {
         const size_t used = static_cast<size_t>(triesOf(to - from));
-        next = drawDistinct(view, weights, row, nodeKey(hopKey, view.originalIds[row]), wanted, left.first(used),
+        next = drawDistinct(view, weights, {from, to, to, rows.key(row)}, wanted, left.first(used),
                             [](uint64_t) { return false; }, scratch, next);
         left = left.subspan(used);
       }
@@ -203,6 +240,33 @@ void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, std::spa
     appendEdges(view, {offsets.data(), next}, wantEdgeIds, out);
   }
   out->counts.addSize(rows.size());
+}
+
+}  // namespace
+
+template <typename Id>
+void sampleWeightedWithReplacement(const CsrView<Id>& view, const WeightView& weights, std::span<const uint32_t> rows,
+                                   uint64_t hopKey, int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out,
+                                   PositionSet* scratch) {
+  drawWithReplacement(view, weights, WholeRows<Id>(view, rows, hopKey), fanout, wantEdgeIds, out, scratch);
+}
+
+template <typename Id>
+void sampleWeightedWithReplacement(const CsrView<Id>& view, const WeightView& weights, std::span<const RowRange> rows,
+                                   int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  drawWithReplacement(view, weights, LimitedRows(rows), fanout, wantEdgeIds, out, scratch);
+}
+
+template <typename Id>
+void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, std::span<const uint32_t> rows, uint64_t hopKey,
+                    int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  drawWithoutReplacement(view, weights, WholeRows<Id>(view, rows, hopKey), fanout, wantEdgeIds, out, scratch);
+}
+
+template <typename Id>
+void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, std::span<const RowRange> rows, int64_t fanout,
+                    bool wantEdgeIds, DrawnNeighbors<Id>* out, PositionSet* scratch) {
+  drawWithoutReplacement(view, weights, LimitedRows(rows), fanout, wantEdgeIds, out, scratch);
 }
 
 template <typename Id>
@@ -221,12 +285,11 @@ void sampleWeighted(const CsrView<Id>& view, const WeightView& weights, const Ho
     std::vector<SlotDraw>& tries = scratch->slotDraws;
     tries.clear();
     KeyedRandom random(row.key);
-    const uint64_t degree = row.degree + row.holes.size();
     for (uint64_t i = 0; row.degree > kScanFactor * wanted && i < wanted + wanted / 2 + 4; ++i) {
-      tries.push_back(drawSlot(&random, row.from, degree));
+      tries.push_back(drawSlot(&random, row.from, row.edges()));
     }
-    next = drawDistinct(view, weights, row.row, row.key, wanted, tries, [&](uint64_t e) { return row.isHole(e); },
-                        scratch, next);
+    next = drawDistinct(view, weights, {row.from, row.to(), row.to(), row.key}, wanted, tries,
+                        [&](uint64_t e) { return row.isHole(e); }, scratch, next);
   }
   const std::span<const uint64_t> drawn(offsets.data(), next);
   out->counts.push_back(static_cast<uint32_t>(drawn.size()));
@@ -246,6 +309,16 @@ template void sampleWeightedWithReplacement<uint32_t>(const CsrView<uint32_t>&, 
                                                       DrawnNeighbors<uint32_t>*, PositionSet*);
 template void sampleWeightedWithReplacement<uint64_t>(const CsrView<uint64_t>&, const WeightView&,
                                                       std::span<const uint32_t>, uint64_t, int64_t, bool,
+                                                      DrawnNeighbors<uint64_t>*, PositionSet*);
+template void sampleWeighted<uint32_t>(const CsrView<uint32_t>&, const WeightView&, std::span<const RowRange>, int64_t,
+                                       bool, DrawnNeighbors<uint32_t>*, PositionSet*);
+template void sampleWeighted<uint64_t>(const CsrView<uint64_t>&, const WeightView&, std::span<const RowRange>, int64_t,
+                                       bool, DrawnNeighbors<uint64_t>*, PositionSet*);
+template void sampleWeightedWithReplacement<uint32_t>(const CsrView<uint32_t>&, const WeightView&,
+                                                      std::span<const RowRange>, int64_t, bool,
+                                                      DrawnNeighbors<uint32_t>*, PositionSet*);
+template void sampleWeightedWithReplacement<uint64_t>(const CsrView<uint64_t>&, const WeightView&,
+                                                      std::span<const RowRange>, int64_t, bool,
                                                       DrawnNeighbors<uint64_t>*, PositionSet*);
 
 }  // namespace farhop::sampler

@@ -19,7 +19,11 @@ enum class DrawKind : uint32_t {
   kUniformWithReplacement = 1,
   kWeighted = 2,
   kWeightedWithReplacement = 3,
+  kMostRecent = 4,
+  kLabor = 5,         // layer-neighbour sampling, as many of each row as the fanout says
+  kLaborPoisson = 6,  // on average as many
 };
+inline constexpr DrawKind kLastDrawKind = DrawKind::kLaborPoisson;
 
 constexpr bool drawsWithReplacement(DrawKind kind) {
   return kind == DrawKind::kUniformWithReplacement || kind == DrawKind::kWeightedWithReplacement;
@@ -27,6 +31,9 @@ constexpr bool drawsWithReplacement(DrawKind kind) {
 constexpr bool drawsByWeight(DrawKind kind) {
   return kind == DrawKind::kWeighted || kind == DrawKind::kWeightedWithReplacement;
 }
+
+// Whose random numbers belong to sources, the same ones for all rows that share them.
+constexpr bool drawsBySource(DrawKind kind) { return kind == DrawKind::kLabor || kind == DrawKind::kLaborPoisson; }
 
 // With replacement a row's draw is not bounded by its degree, so something else must bound what a request costs.
 inline constexpr int64_t kMaxFanoutWithReplacement = 65'536;

@@ -199,6 +199,7 @@ absl::StatusOr<std::vector<std::vector<DrawSlice>>> sliceNeighborReply(const Nei
     const partition::Relation& edges = graph.schema().relations[relation];
     const uint64_t sources = graph.schema().nodeTypes[edges.source].count;
     slices[d].resize(request.runs.size());
+    const bool bounded = draw.fanout >= 0 && static_cast<DrawKind>(draw.kind) != DrawKind::kLaborPoisson;
     for (size_t r = 0; r < request.runs.size(); ++r) {
       const RowRun& run = request.runs[r];
       if (static_cast<int>(run.nodeType) != edges.destination) continue;
@@ -207,7 +208,7 @@ absl::StatusOr<std::vector<std::vector<DrawSlice>>> sliceNeighborReply(const Nei
       if (slice.counts == nullptr) return bad;
       uint64_t total = 0;
       for (uint32_t i = 0; i < run.count; ++i) {
-        if (draw.fanout >= 0 && slice.counts[i] > static_cast<uint32_t>(draw.fanout)) return bad;
+        if (bounded && slice.counts[i] > static_cast<uint32_t>(draw.fanout)) return bad;
         total += slice.counts[i];
       }
       slice.edges = total;

@@ -61,6 +61,31 @@ CsrView<Id> PartitionedGraph::view(int partition, int relation) const {
   return view;
 }
 
+const int64_t* PartitionedGraph::edgeTimes(int partition, int relation) const {
+  return schema().hasTimes(relation) ? shards_[partition]->relation(relation).times.data() : nullptr;
+}
+
+template <typename Id>
+absl::StatusOr<std::span<const Id>> PartitionedGraph::sourceIds(int relation) const {
+  const size_t type = static_cast<size_t>(schema().relations[relation].source);
+  partition::IdArray ids;
+  {
+    std::lock_guard lock(idsMutex_);
+    sourceIds_.resize(schema().nodeTypes.size());
+    if (sourceIds_[type]) ids = *sourceIds_[type];
+  }
+  if (ids.size() == 0) {
+    FARHOP_ASSIGN_OR_RETURN(ids, store_->originalIdsByGid(static_cast<int>(type)));
+    std::lock_guard lock(idsMutex_);
+    sourceIds_[type] = ids;
+  }
+  if constexpr (sizeof(Id) == 4) {
+    return ids.narrow;
+  } else {
+    return ids.wide;
+  }
+}
+
 absl::Status PartitionedGraph::checkWeight(int relation, uint32_t feature) const {
   const std::vector<partition::FeatureSpec>& features = schema().relations[relation].features;
   if (feature == kStoredWeights) {
@@ -75,12 +100,12 @@ absl::Status PartitionedGraph::checkWeight(int relation, uint32_t feature) const
 }
 
 EdgeWeightsCache::Result PartitionedGraph::edgeWeights(int relation, uint32_t feature) const {
-  return weights_.get(relation, feature, [&]() -> EdgeWeightsCache::Result {
+  return weights_.get({relation, feature}, [&]() -> EdgeWeightsCache::Result {
     FARHOP_RETURN_IF_ERROR(checkWeight(relation, feature));
     const bool stored = feature == kStoredWeights;
     const partition::Relation& edges = schema().relations[relation];
     const std::string& name = stored ? edges.weightFeature : edges.features[feature].name;
-    auto made = std::make_shared<EdgeWeightsCache::Partitions>(shards_.size());
+    auto made = std::make_shared<EdgeWeightsCache::Made>(shards_.size());
     for (int k : ownPartitions()) {
       const partition::RelationShard& shard = shards_[k]->relation(relation);
       const std::string file = absl::StrCat(store_->directory(), "/",
@@ -92,11 +117,23 @@ EdgeWeightsCache::Result PartitionedGraph::edgeWeights(int relation, uint32_t fe
       if (table == nullptr) return absl::FailedPreconditionError(absl::StrCat(file, " is missing; copy it again"));
       FARHOP_ASSIGN_OR_RETURN((*made)[k], EdgeWeights::make(shard, *table, file));
     }
-    return std::shared_ptr<const EdgeWeightsCache::Partitions>(std::move(made));
+    return std::shared_ptr<const EdgeWeightsCache::Made>(std::move(made));
+  });
+}
+
+NeighborIndexCache::Result PartitionedGraph::neighborIndex(int relation) const {
+  return indexes_.get(relation, [&]() -> NeighborIndexCache::Result {
+    auto made = std::make_shared<NeighborIndexCache::Made>(shards_.size());
+    for (int k : ownPartitions()) {
+      FARHOP_ASSIGN_OR_RETURN((*made)[k], NeighborIndex::make(shards_[k]->relation(relation)));
+    }
+    return std::shared_ptr<const NeighborIndexCache::Made>(std::move(made));
   });
 }
 
 template CsrView<uint32_t> PartitionedGraph::view<uint32_t>(int, int) const;
 template CsrView<uint64_t> PartitionedGraph::view<uint64_t>(int, int) const;
+template absl::StatusOr<std::span<const uint32_t>> PartitionedGraph::sourceIds<uint32_t>(int) const;
+template absl::StatusOr<std::span<const uint64_t>> PartitionedGraph::sourceIds<uint64_t>(int) const;
 
 }  // namespace farhop::sampler

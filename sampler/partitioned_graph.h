@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "sampler/feature_cache.h"
 #include "sampler/job_features.h"
 #include "sampler/kernels.h"
+#include "sampler/neighbor_index.h"
 
 namespace farhop::sampler {
 
@@ -47,12 +49,20 @@ class PartitionedGraph {
   template <typename Id>
   CsrView<Id> view(int partition, int relation) const;
 
+  // [edges] from when on each edge of an own partition is visible; null where the relation has no times.
+  const int64_t* edgeTimes(int partition, int relation) const;
+  // Original ids of the relation's sources by gid, those of other machines too, as wide as the gids.
+  template <typename Id>
+  absl::StatusOr<std::span<const Id>> sourceIds(int relation) const;
+
   // OK when the relation can be drawn by feature `feature` (its index in the schema): one number per edge. Or by
   // kStoredWeights, where it has them: reverse relations with declared weights, and forward ones that are not float32.
   absl::Status checkWeight(int relation, uint32_t feature) const;
   // Checked weights and tables of the own partitions by a feature that checkWeight() accepts. Made at the first call
   // and kept; until then they cost nothing. InvalidArgument naming file and row for a weight that is none.
   EdgeWeightsCache::Result edgeWeights(int relation, uint32_t feature) const;
+  // Who is whose neighbour in the own partitions of a relation, by gid. Made at the first call and kept.
+  NeighborIndexCache::Result neighborIndex(int relation) const;
 
   // What the job adds to the store's node features; the rest of the graph stays as it was opened.
   JobFeatures& jobFeatures() const { return *jobFeatures_; }
@@ -72,6 +82,9 @@ class PartitionedGraph {
   std::vector<uint64_t> relationHashes_;
   std::vector<uint64_t> typeHashes_;
   EdgeWeightsCache weights_;
+  NeighborIndexCache indexes_;
+  mutable std::mutex idsMutex_;
+  mutable std::vector<std::optional<partition::IdArray>> sourceIds_;  // [node type] guarded by idsMutex_
   std::unique_ptr<JobFeatures> jobFeatures_ = std::make_unique<JobFeatures>();
 };
 

@@ -8,6 +8,9 @@ namespace {
 
 // Up to this many sources are compared with each neighbour; more are looked up in a hash table.
 constexpr size_t kComparedSources = 8;
+// Bits of the filter before that table: it stays in the first cache.
+constexpr int kFilterLog2 = 15;
+constexpr uint32_t kFilterBits = 1U << kFilterLog2;
 // Neighbours compared at once: a fixed number, so that the compiler makes vector compares of them.
 constexpr uint64_t kLanes = 16;
 // Tries of a draw by weight before what is left of the row is summed up.
@@ -19,7 +22,7 @@ void sumWeights(const WeightView& weights, const HoledRow& row, std::vector<Keye
   double sum = 0;
   const uint64_t* hole = row.holes.data();
   const uint64_t* const lastHole = hole + row.holes.size();
-  for (uint64_t e = row.from; e < row.from + row.degree + row.holes.size(); ++e) {
+  for (uint64_t e = row.from; e < row.to(); ++e) {
     if (hole != lastHole && *hole == e) {
       ++hole;
       continue;
@@ -37,10 +40,18 @@ void findHoles(const CsrView<Id>& view, uint64_t from, uint64_t to, std::span<co
                std::vector<uint64_t>* holes, PositionSet* scratch) {
   holes->clear();
   if (sources.size() > kComparedSources) {
+    // A neighbour whose bit is not set is none of them; the others, few, are looked up.
+    uint64_t bits[kFilterBits / 64] = {};
+    const auto bitOf = [](Id id) { return (static_cast<uint32_t>(id) * 0x9E3779B1U) >> (32 - kFilterLog2); };
     scratch->reset(sources.size());
-    for (uint64_t source : sources) scratch->insert(source);
+    for (uint64_t source : sources) {
+      scratch->insert(source);
+      const uint32_t bit = bitOf(static_cast<Id>(source));
+      bits[bit / 64] |= uint64_t{1} << (bit % 64);
+    }
     for (uint64_t e = from; e < to; ++e) {
-      if (scratch->contains(view.neighbors[e])) holes->push_back(e);
+      const uint32_t bit = bitOf(view.neighbors[e]);
+      if ((bits[bit / 64] >> (bit % 64) & 1) != 0 && scratch->contains(view.neighbors[e])) holes->push_back(e);
     }
     return;
   }
@@ -106,7 +117,7 @@ void sampleWeightedWithReplacement(const CsrView<Id>& view, const WeightView& we
     // on holes before. Where nearly all weight is in holes, sums take over.
     uint64_t edge = kNoEdge;
     for (int tries = summed ? 0 : kTableTries; tries > 0 && edge == kNoEdge; --tries) {
-      edge = resolve(weights.slots, drawSlot(&random, row.from, row.degree + row.holes.size()), row.from);
+      edge = resolve(weights.slots, drawSlot(&random, row.from, row.edges()), row.from);
       if (edge == kNoEdge) break;  // no weight in the whole row
       if (row.isHole(edge)) edge = kNoEdge;
     }
@@ -124,9 +135,23 @@ void sampleWeightedWithReplacement(const CsrView<Id>& view, const WeightView& we
   appendEdges(view, offsets, wantEdgeIds, out);
 }
 
+template <typename Id>
+void sampleLast(const CsrView<Id>& view, const HoledRow& row, int64_t fanout, bool wantEdgeIds, DrawnNeighbors<Id>* out,
+                PositionSet* scratch) {
+  std::vector<uint64_t>& offsets = scratch->positions;
+  offsets.clear();
+  const uint64_t count = fanout < 0 ? row.degree : std::min(row.degree, static_cast<uint64_t>(fanout));
+  for (uint64_t position = row.degree - count; position < row.degree; ++position) {
+    offsets.push_back(row.offsetOf(position));
+  }
+  out->counts.push_back(static_cast<uint32_t>(count));
+  appendEdges(view, offsets, wantEdgeIds, out);
+}
+
 #define FARHOP_FOR_ID(Id)                                                                                              \
   template void findHoles<Id>(const CsrView<Id>&, uint64_t, uint64_t, std::span<const uint64_t>,                       \
                               std::vector<uint64_t>*, PositionSet*);                                                   \
+  template void sampleLast<Id>(const CsrView<Id>&, const HoledRow&, int64_t, bool, DrawnNeighbors<Id>*, PositionSet*);  \
   template void sampleUniform<Id>(const CsrView<Id>&, const HoledRow&, int64_t, bool, DrawnNeighbors<Id>*,             \
                                   PositionSet*);                                                                       \
   template void sampleUniformWithReplacement<Id>(const CsrView<Id>&, const HoledRow&, int64_t, bool,                   \

@@ -12,15 +12,21 @@ void SampledBatch::reset(size_t nodeTypes, size_t relationCount) {
   link = {};
   excluded.clear();
   nodes.resize(nodeTypes);
+  trees.resize(nodeTypes);
+  treeTimes.clear();
   nodesByHop.resize(nodeTypes);
   relations.resize(relationCount);
   for (auto& list : nodes) list.clear();
+  for (auto& list : trees) list.clear();
   for (auto& list : nodesByHop) list.clear();
   for (SampledRelation& relation : relations) {
     relation.indptr.clear();
     relation.indices.clear();
     relation.edgeIds.clear();
+    relation.visits.clear();
   }
+  walks.clear();
+  restarted.clear();
   traffic = {};
 }
 

@@ -19,6 +19,7 @@ struct SampledRelation {
   PodVector<uint32_t> indptr;   // [rows + 1]
   PodVector<uint32_t> indices;  // [edges] number of the source node in its type's list
   PodVector<uint64_t> edgeIds;  // [edges] original edge ids when asked for, else empty
+  PodVector<uint32_t> visits;   // [edges] of importance neighbours: how often walks came by; else empty
 };
 
 struct BatchTraffic {
@@ -54,10 +55,18 @@ struct SampledBatch {
   std::vector<std::vector<ExcludedEdge>> excluded;
 
   std::vector<PodVector<uint64_t>> nodes;         // [node type][nodes] gids, seeds first, then hop by hop
+  // Where seeds are disjoint, else without values: [node type][nodes] the tree of each node, which is the position of its
+  // seed unless the request said otherwise; and [tree] its time, where there is one.
+  std::vector<PodVector<uint32_t>> trees;
+  std::vector<int64_t> treeTimes;
   std::vector<std::vector<uint32_t>> nodesByHop;  // [node type][hops + 1]: nodes known before hop h
   // [relation]; where all nodes are expanded again in every hop, [hop * relations + relation], each with the rows of
   // all nodes known before the hop.
   std::vector<SampledRelation> relations;
+  // Random walks: [walks][length + 1] numbers of nodes (of the type that the metapath has there), -1 once a walk has
+  // ended; [walks][length] 1 for a step from the start after a return. Empty for other batches.
+  PodVector<int64_t> walks;
+  PodVector<uint8_t> restarted;
   BatchTraffic traffic;
 
   // Empties it for `nodeTypes` and `relationCount` (the length of `relations`), keeping its memory for the next batch.

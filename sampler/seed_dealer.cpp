@@ -28,6 +28,9 @@ absl::StatusOr<SeedDealer> SeedDealer::make(SeedSet seeds, DealOptions options) 
   if (options.batchSize == 0) return absl::InvalidArgumentError("batchSize is 0; it must be at least 1");
   SeedDealer dealer(std::move(seeds), options);
   const SeedSet& set = dealer.seeds_;
+  if (!set.times.empty() && set.times.size() != dealer.poolSize()) {
+    return absl::InternalError(absl::StrCat(set.times.size(), " times do not fit the seeds of '", set.name, "'"));
+  }
   const uint64_t batch = options.batchSize;
   const uint64_t world = static_cast<uint64_t>(options.numMachines) * static_cast<uint64_t>(options.procsPerMachine);
   if (options.deal == Deal::kGlobal) {
@@ -79,8 +82,22 @@ uint64_t SeedDealer::batchNumber(uint64_t step) const {
 }
 
 std::vector<uint64_t> SeedDealer::seeds(uint64_t epoch, uint64_t step) const {
+  const std::vector<uint64_t>& pool = options_.deal == Deal::kGlobal ? seeds_.all : seeds_.own;
+  std::vector<uint64_t> batch = positions(epoch, step);
+  if (seeds_.byPosition) return batch;
+  for (uint64_t& seed : batch) seed = pool[seed];
+  return batch;
+}
+
+std::vector<int64_t> SeedDealer::times(uint64_t epoch, uint64_t step) const {
+  std::vector<int64_t> times;
+  if (seeds_.times.empty()) return times;
+  for (uint64_t position : positions(epoch, step)) times.push_back(seeds_.times[position]);
+  return times;
+}
+
+std::vector<uint64_t> SeedDealer::positions(uint64_t epoch, uint64_t step) const {
   const bool global = options_.deal == Deal::kGlobal;
-  const std::vector<uint64_t>& pool = global ? seeds_.all : seeds_.own;
   const uint64_t key = hopKey(options_.seed, epoch, 0, 0, Purpose::kShuffle, 0);
   const uint64_t size = poolSize();
   const KeyedPermutation permutation(key, size);
@@ -96,8 +113,7 @@ std::vector<uint64_t> SeedDealer::seeds(uint64_t epoch, uint64_t step) const {
     if (!global) {
       index = index * static_cast<uint64_t>(options_.procsPerMachine) + static_cast<uint64_t>(options_.proc);
     }
-    if (options_.shuffle) index = permutation(index);
-    batch.push_back(seeds_.byPosition ? index : pool[index]);
+    batch.push_back(options_.shuffle ? permutation(index) : index);
   }
   return batch;
 }

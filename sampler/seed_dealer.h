@@ -25,6 +25,7 @@ struct SeedSet {
   std::vector<uint64_t> own;        // kByOwner: gids that this machine owns
   std::vector<uint64_t> perMachine;  // kByOwner: how many each machine owns
   std::vector<uint64_t> all;        // kGlobal: all gids
+  std::vector<int64_t> times;       // of `own` or `all`, whichever is dealt from; empty: seeds have no times
   // Instead of gids: positions [0, ownPositions) or [0, allPositions) of a list that somebody else has.
   bool byPosition = false;
   uint64_t ownPositions = 0, allPositions = 0;
@@ -53,12 +54,16 @@ class SeedDealer {
   uint64_t batchNumber(uint64_t step) const;
   // The gids of one batch, or positions where the set has those; step < numSteps(). Never empty.
   std::vector<uint64_t> seeds(uint64_t epoch, uint64_t step) const;
+  // The times of the same seeds; empty where they have none.
+  std::vector<int64_t> times(uint64_t epoch, uint64_t step) const;
   int nodeType() const { return seeds_.nodeType; }
 
  private:
   SeedDealer(SeedSet seeds, DealOptions options) : seeds_(std::move(seeds)), options_(options) {}
   uint64_t sharesOf(int machine, int proc) const;  // kByOwner: seeds dealt to one process
   uint64_t poolSize() const;                       // seeds of this machine, or all
+  // Of the batch's seeds in the pool that is dealt from.
+  std::vector<uint64_t> positions(uint64_t epoch, uint64_t step) const;
 
   SeedSet seeds_;
   DealOptions options_;

@@ -1,23 +1,32 @@
 #include "sampler/seed_set.h"
 
 #include <algorithm>
+#include <future>
+#include <memory>
+
+#include "partition/feature_values.h"
+#include "sampler/feature_service.h"
 
 namespace farhop::sampler {
 namespace {
 
-// The list's gids, those of this machine, and how many each machine owns.
-SeedSet fromGids(const PartitionedGraph& graph, std::vector<uint64_t> gids, int nodeType, Deal deal) {
+// The list's gids, those of this machine, and how many each machine owns. `times`: of the list, or empty.
+SeedSet fromGids(const PartitionedGraph& graph, std::vector<uint64_t> gids, const std::vector<int64_t>& times,
+                 int nodeType, Deal deal) {
   SeedSet set;
   set.nodeType = nodeType;
   if (deal == Deal::kGlobal) {
     set.all = std::move(gids);
+    set.times = times;
     return set;
   }
   set.perMachine.assign(static_cast<size_t>(graph.machines()), 0);
-  for (uint64_t gid : gids) {
-    const int owner = graph.owner(graph.book().partitionOf(nodeType, gid));
+  for (size_t i = 0; i < gids.size(); ++i) {
+    const int owner = graph.owner(graph.book().partitionOf(nodeType, gids[i]));
     ++set.perMachine[owner];
-    if (owner == graph.machine()) set.own.push_back(gid);
+    if (owner != graph.machine()) continue;
+    set.own.push_back(gids[i]);
+    if (!times.empty()) set.times.push_back(times[i]);
   }
   return set;
 }
@@ -66,7 +75,7 @@ absl::StatusOr<SeedSet> seedSetOfSplit(const PartitionedGraph& graph, const std:
       gids.reserve(originalIds.size());
       for (uint64_t id : originalIds) gids.push_back(gidOf[id]);
       FARHOP_RETURN_IF_ERROR(checkGids(graph, gids, nodeType));
-      set = fromGids(graph, std::move(gids), nodeType, deal);
+      set = fromGids(graph, std::move(gids), {}, nodeType, deal);
     }
     set.name = name;
     return set;
@@ -75,7 +84,10 @@ absl::StatusOr<SeedSet> seedSetOfSplit(const PartitionedGraph& graph, const std:
 }
 
 absl::StatusOr<SeedSet> seedSetOfIds(const PartitionedGraph& graph, const std::vector<int64_t>& originalIds,
-                                     int nodeType, Deal deal) {
+                                     int nodeType, Deal deal, const std::vector<int64_t>& times) {
+  if (!times.empty() && times.size() != originalIds.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(times.size(), " times for ", originalIds.size(), " seeds"));
+  }
   FARHOP_ASSIGN_OR_RETURN(const auto gidOf, graph.store().gidsByOriginalId(nodeType));
   std::vector<uint64_t> gids;
   gids.reserve(originalIds.size());
@@ -86,9 +98,59 @@ absl::StatusOr<SeedSet> seedSetOfIds(const PartitionedGraph& graph, const std::v
     gids.push_back(gidOf[static_cast<uint64_t>(id)]);
   }
   FARHOP_RETURN_IF_ERROR(checkGids(graph, gids, nodeType));
-  SeedSet set = fromGids(graph, std::move(gids), nodeType, deal);
+  SeedSet set = fromGids(graph, std::move(gids), times, nodeType, deal);
   set.name = "seeds";
   return set;
+}
+
+std::string timesText(const partition::Schema& schema) {
+  std::string relations, types;
+  for (size_t r = 0; r < schema.relations.size(); ++r) {
+    if (!schema.hasTimes(static_cast<int>(r))) continue;
+    absl::StrAppend(&relations, relations.empty() ? "relations " : ", ", schema.relationText(static_cast<int>(r)));
+  }
+  for (const partition::NodeType& type : schema.nodeTypes) {
+    if (!type.timeFeature.empty()) absl::StrAppend(&types, types.empty() ? "node types " : ", ", type.name);
+  }
+  if (relations.empty() && types.empty()) return "none";
+  return absl::StrCat(relations, relations.empty() || types.empty() ? "" : "; ", types);
+}
+
+absl::Status addNodeTimes(const PartitionedGraph& graph, FeaturePuller* puller, Deal deal, Deadline deadline,
+                          SeedSet* set) {
+  const partition::NodeType& type = graph.schema().nodeTypes[set->nodeType];
+  if (type.timeFeature.empty()) {
+    return absl::NotFoundError(absl::StrCat(graph.store().directory(), " has no times of node type '", type.name,
+                                            "'; it has times of: ", timesText(graph.schema())));
+  }
+  FARHOP_ASSIGN_OR_RETURN(const uint32_t feature, featureIndex(graph, set->nodeType, type.timeFeature));
+  const partition::FeatureSpec spec = featureSpec(graph, set->nodeType, feature);
+  struct Held {
+    std::vector<uint64_t> gids;
+    std::vector<std::byte> rows;
+    std::promise<absl::Status> done;
+  };
+  const auto held = std::make_shared<Held>();
+  held->gids = deal == Deal::kGlobal ? set->all : set->own;
+  held->rows.resize(held->gids.size() * spec.rowBytes());
+  PullRequest request;
+  request.nodeType = set->nodeType;
+  request.gids = held->gids;
+  request.targets = {{feature, held->rows.data()}};
+  request.keepAlive = held;
+  request.deadline = deadline;
+  std::future<absl::Status> done = held->done.get_future();
+  puller->pull(std::move(request), [held](absl::Status status) { held->done.set_value(std::move(status)); });
+  // The pull's own deadline comes first.
+  if (done.wait_for(std::chrono::milliseconds(deadline.remainingMs()) + std::chrono::seconds(10)) != std::future_status::ready) {
+    return absl::DeadlineExceededError(absl::StrCat("the times of seeds '", set->name, "' did not arrive in time"));
+  }
+  FARHOP_RETURN_IF_ERROR(annotate(done.get(), absl::StrCat("times of seeds '", set->name, "'")));
+  set->times.resize(held->gids.size());
+  for (size_t i = 0; i < held->gids.size(); ++i) {
+    set->times[i] = partition::integerAt(spec.dtype, held->rows.data(), i);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SeedSet> seedSetOfNodes(const PartitionedGraph& graph, int nodeType, Deal deal) {

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/status.h"
+#include "sampler/feature_puller.h"
 #include "sampler/partitioned_graph.h"
 #include "sampler/seed_dealer.h"
 
@@ -15,9 +17,19 @@ namespace farhop::sampler {
 // counts in graph.json; kGlobal reads global/TYPE/splits/NAME.npy and the id map.
 absl::StatusOr<SeedSet> seedSetOfSplit(const PartitionedGraph& graph, const std::string& name, int nodeType, Deal deal);
 
-// Seeds by original id, in the order given; every process names the same. Ids must be in range.
+// Seeds by original id, in the order given; every process names the same. Ids must be in range. `times` is as long,
+// or empty.
 absl::StatusOr<SeedSet> seedSetOfIds(const PartitionedGraph& graph, const std::vector<int64_t>& originalIds,
-                                     int nodeType, Deal deal);
+                                     int nodeType, Deal deal, const std::vector<int64_t>& times = {});
+
+// Gives the set that is dealt by `deal` the times of its nodes, those that their type declares. Other machines are
+// asked for theirs, through `puller`, and waited for until the deadline. NotFound, listing what the store has, when
+// the type has none.
+absl::Status addNodeTimes(const PartitionedGraph& graph, FeaturePuller* puller, Deal deal, Deadline deadline,
+                          SeedSet* set);
+
+// What the store has in times, for messages: "relations a:b:c, d:e:f; node types a", or "none".
+std::string timesText(const partition::Schema& schema);
 
 // All nodes of a type, ascending by original id. kByOwner reads the own partitions; kGlobal the id map.
 absl::StatusOr<SeedSet> seedSetOfNodes(const PartitionedGraph& graph, int nodeType, Deal deal);

@@ -6,11 +6,13 @@ if(NOT FARHOP_WITH_TORCH)
   return()
 endif()
 
-add_executable(api_trainer multiproc/api_trainer.cpp)
+add_executable(api_trainer multiproc/api_trainer.cpp multiproc/api_walk_checks.cpp)
 set_target_properties(api_trainer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/multiproc)
 target_link_libraries(api_trainer PRIVATE Farhop::farhop)
 target_include_directories(api_trainer SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
 farhop_flags(api_trainer)
+
+farhop_test(unit/loader_options_test.cpp LIBS farhop_runtime farhop_fixture_graphs)
 
 farhop_test(multiproc/whole_job_test.cpp LIBS farhop_fixture_graphs nlohmann_json::nlohmann_json
             EXTRA open_ports.cpp multiproc/farhop_process.cpp TIMEOUT 300)

@@ -10,3 +10,5 @@ set(rpc_tests
 foreach(test ${rpc_tests})
   farhop_test(${test}.cpp LIBS farhop_rpc)
 endforeach()
+farhop_test(multiproc/bulk_multiproc_test.cpp LIBS farhop_rpc EXTRA open_ports.cpp)
+farhop_test(contract/bulk_transport_test.cpp LIBS farhop_rpc Farhop::libfabric EXTRA contract/bulk_device_faults.cpp)

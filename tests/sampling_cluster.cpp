@@ -8,6 +8,8 @@
 #include "sampler/edge_lookup.h"
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
+#include "sampler/subgraph_wire.h"
+#include "sampler/walk_service.h"
 
 namespace farhop::testing {
 namespace {
@@ -26,13 +28,15 @@ void must(const absl::Status& status) {
 }  // namespace
 
 bool CanonicalBatch::operator==(const CanonicalBatch& other) const {
-  if (seeds != other.seeds || seedIndex != other.seedIndex || nodes != other.nodes || nodesByHop != other.nodesByHop ||
-      x != other.x || relations.size() != other.relations.size()) {
+  if (seeds != other.seeds || seedIndex != other.seedIndex || nodes != other.nodes || trees != other.trees ||
+      treeTimes != other.treeTimes || nodesByHop != other.nodesByHop || x != other.x || walks != other.walks ||
+      restarted != other.restarted || relations.size() != other.relations.size()) {
     return false;
   }
   for (size_t r = 0; r < relations.size(); ++r) {
     if (relations[r].indptr != other.relations[r].indptr || relations[r].indices != other.relations[r].indices ||
-        relations[r].edgeIds != other.relations[r].edgeIds) {
+        relations[r].edgeIds != other.relations[r].edgeIds || relations[r].visits != other.relations[r].visits ||
+        relations[r].indices.size() != other.relations[r].indices.size()) {
       return false;
     }
   }
@@ -65,6 +69,8 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
     options.token = "token";
     self.agent = must(rpc::Agent::create(options));
     sampler::registerNeighborService(self.agent.get(), self.graph);
+    sampler::registerWalkService(self.agent.get(), self.graph);
+    sampler::registerSubgraphService(self.agent.get(), self.graph);
     sampler::registerFeatureService(self.agent.get(), self.graph, self.metrics, size_t{64} << 20);
     sampler::registerEdgeLookup(self.agent.get(), self.graph);
     sampler::registerEdgeService(self.agent.get(), edgeReaders.back(), self.metrics, size_t{64} << 20);
@@ -126,16 +132,22 @@ CanonicalBatch SamplingCluster::canonical(int machine, const sampler::SampledBat
   }
   result.nodesByHop = batch.nodesByHop;
   result.relations = batch.relations;
+  result.treeTimes = batch.treeTimes;
+  for (const auto& trees : batch.trees) result.trees.emplace_back(trees.begin(), trees.end());
+  result.walks.assign(batch.walks.begin(), batch.walks.end());
+  result.restarted.assign(batch.restarted.begin(), batch.restarted.end());
   return result;
 }
 
 std::vector<CanonicalBatch> SamplingCluster::sampleEpoch(int machine, int nodeType, const std::vector<uint64_t>& seeds,
                                                          uint64_t batchSize, uint64_t epoch,
                                                          const sampler::SamplingOptions& sampling,
-                                                         const sampler::StreamOptions& stream) {
+                                                         const sampler::StreamOptions& stream,
+                                                         const std::vector<int64_t>& times) {
   sampler::SeedSet set;
   set.nodeType = nodeType;
   for (uint64_t seed : seeds) set.all.push_back(gid(nodeType, seed));
+  set.times = times;
   sampler::DealOptions deal;
   deal.batchSize = batchSize;
   deal.shuffle = false;

@@ -30,9 +30,13 @@ struct CanonicalBatch {
   std::vector<uint64_t> seeds;
   std::vector<uint32_t> seedIndex;
   std::vector<std::vector<uint64_t>> nodes;  // [type] original ids
+  std::vector<std::vector<uint32_t>> trees;  // [type] as long as nodes where seeds are disjoint, else empty
+  std::vector<int64_t> treeTimes;
   std::vector<std::vector<uint32_t>> nodesByHop;
   std::vector<sampler::SampledRelation> relations;
   std::vector<std::vector<float>> x;         // [type] pulled feature "x"
+  std::vector<int64_t> walks;
+  std::vector<uint8_t> restarted;
   bool operator==(const CanonicalBatch& other) const;
 };
 
@@ -55,10 +59,12 @@ class SamplingCluster {
                               bool cache = true);
   CanonicalBatch canonical(int machine, const sampler::SampledBatch& batch);
 
-  // All batches of one epoch as `machine` samples them, dealt in order from `seeds` (original ids).
+  // All batches of one epoch as `machine` samples them, dealt in order from `seeds` (original ids), which have `times`
+  // unless that is empty.
   std::vector<CanonicalBatch> sampleEpoch(int machine, int nodeType, const std::vector<uint64_t>& seeds,
                                           uint64_t batchSize, uint64_t epoch, const sampler::SamplingOptions& sampling,
-                                          const sampler::StreamOptions& stream);
+                                          const sampler::StreamOptions& stream,
+                                          const std::vector<int64_t>& times = {});
 
  private:
   std::shared_ptr<const partition::GraphStore> store_;

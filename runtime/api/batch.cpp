@@ -51,6 +51,22 @@ torch::Tensor Batch::seedIndex() const {
   return borrow(core_->sampled, core_->sampled->seedIndex.data(), numSeeds(), torch::kInt32).to(torch::kInt64);
 }
 
+torch::Tensor Batch::tree(const std::string& nodeType) const {
+  const size_t type = static_cast<size_t>(core_->graph->nodeType(nodeType));
+  if (!core_->sampling->disjoint) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "tree: seeds are not disjoint; set NeighborLoaderOptions::disjoint or temporal");
+  }
+  return borrow(core_->sampled, core_->sampled->trees[type].data(), numNodes(nodeType), torch::kInt32).to(torch::kInt64);
+}
+
+torch::Tensor Batch::seedTimes() const {
+  if (!core_->sampling->temporal) {
+    throw Error(ErrorCode::kFailedPrecondition, "seedTimes: seeds have no times; set NeighborLoaderOptions::temporal");
+  }
+  return borrow(core_->sampled, core_->sampled->treeTimes.data(), numSeeds(), torch::kInt64);
+}
+
 int64_t Batch::numNodes(const std::string& nodeType) const {
   return static_cast<int64_t>(core_->sampled->nodes[core_->graph->nodeType(nodeType)].size());
 }
@@ -64,6 +80,27 @@ Block Batch::block(int layer) const {
                 absl::StrCat("block ", layer, " does not exist: the batch has ", numBlocks(), " blocks"));
   }
   return Block(core_, layer);
+}
+
+namespace {
+
+void refuseWithoutWalks(const BatchCore& batch) {
+  if (batch.walkLength > 0) return;
+  throw Error(ErrorCode::kFailedPrecondition, "the batch has no walks; they come from a RandomWalkLoader");
+}
+
+}  // namespace
+
+torch::Tensor Batch::walks() const {
+  refuseWithoutWalks(*core_);
+  const PodVector<int64_t>& walks = core_->sampled->walks;
+  return borrow(core_->sampled, walks.data(), static_cast<int64_t>(walks.size()), torch::kInt64).view({-1, core_->walkLength + 1});
+}
+
+torch::Tensor Batch::restarted() const {
+  refuseWithoutWalks(*core_);
+  const PodVector<uint8_t>& restarted = core_->sampled->restarted;
+  return borrow(core_->sampled, restarted.data(), static_cast<int64_t>(restarted.size()), torch::kBool).view({-1, core_->walkLength});
 }
 
 FeatureHandle Batch::feature(const std::string& name, const std::string& nodeType) const {
@@ -126,6 +163,15 @@ struct RelationPrefix {
 };
 
 RelationPrefix prefixOf(const BatchCore& batch, int layer, const std::string& name) {
+  if (batch.importance) {
+    if (!name.empty()) {
+      throw Error(ErrorCode::kInvalidArgument, absl::StrCat("importance neighbours are of no relation of the graph; leave out '",
+                                                            name, "'"));
+    }
+    const sampler::SampledRelation& edges = batch.sampled->relations[0];
+    const int64_t rows = batch.sampled->nodesByHop[batch.sampled->seedType][batch.hops - static_cast<size_t>(layer) - 1];
+    return {&edges, rows, edges.indptr[static_cast<size_t>(rows)]};
+  }
   const int relation = batch.graph->relation(name);
   const int destination = batch.graph->graph->schema().relations[relation].destination;
   const size_t hop = batch.hops - static_cast<size_t>(layer) - 1;
@@ -163,6 +209,15 @@ torch::Tensor Block::edgeIndex(const std::string& relation) const {
     }
   }
   return edges;
+}
+
+torch::Tensor Block::visits() const {
+  if (!batch_->importance) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                "the loader draws no importance neighbours; set NeighborLoaderOptions::importance");
+  }
+  const RelationPrefix prefix = prefixOf(*batch_, layer_, "");
+  return borrow(batch_->sampled, prefix.edges->visits.data(), prefix.count, torch::kInt32);
 }
 
 torch::Tensor Block::edgeIds(const std::string& relation) const {

@@ -56,6 +56,8 @@ struct BatchCore {
   std::shared_ptr<const sampler::SampledBatch> sampled;
   size_t hops = 0;
   bool expandsAll = false;  // each hop has CSRs of its own
+  bool importance = false;  // edges are of no relation of the graph
+  int64_t walkLength = 0;   // of batches of random walks
   bool hasEdgeIds = false;
   // How it was sampled, so that its draws can be made again; null for batches whose edges are none of the graph's.
   std::shared_ptr<const sampler::SamplingOptions> sampling;

@@ -149,6 +149,20 @@ Seeds Graph::seeds(const torch::Tensor& originalIds, const std::string& nodeType
   return seeds;
 }
 
+Seeds Graph::seeds(const torch::Tensor& originalIds, const std::string& nodeType, const torch::Tensor& times) const {
+  Seeds seeds = this->seeds(originalIds, nodeType);
+  if (times.dim() != 1 || times.scalar_type() != torch::kInt64 || !times.device().is_cpu()) {
+    throw Error(ErrorCode::kInvalidArgument, "seeds: expected times as an int64 CPU tensor of shape [n]");
+  }
+  if (times.size(0) != seeds.count()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                absl::StrCat("seeds: ", times.size(0), " times for ", seeds.count(), " seeds; give one for each"));
+  }
+  const torch::Tensor values = times.contiguous();
+  seeds.times_.assign(values.data_ptr<int64_t>(), values.data_ptr<int64_t>() + values.size(0));
+  return seeds;
+}
+
 Seeds Graph::nodes(const std::string& nodeType) const {
   const partition::NodeType& type = core_->graph->schema().nodeTypes[core_->nodeType(nodeType)];
   Seeds seeds;

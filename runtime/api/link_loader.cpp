@@ -97,6 +97,10 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
   impl_->core = graph.core();
   const GraphCore& core = *impl_->core;
   sampler::SamplingOptions sampling = api::samplingOptions(core, options);
+  if (sampling.disjoint) {
+    throw Error(ErrorCode::kInvalidArgument, "seed edges cannot be disjoint or temporal; sample them with neither, or "
+                                             "their ends as seeds of a NeighborLoader");
+  }
   const sampler::DealOptions deal = api::dealOptions(core, options);
   const int relation = core.relation(seeds.relation());
   const sampler::LinkOptions link = linkOptions(core, relation, options, seeds.hasLabels());

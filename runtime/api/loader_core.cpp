@@ -14,9 +14,16 @@ namespace {
 }  // namespace
 
 void LoaderCore::configure(const NeighborLoaderOptions& options, const sampler::SamplingOptions& samplingOptions) {
-  hops = samplingOptions.fanouts.size();
-  sampling = std::make_shared<const sampler::SamplingOptions>(samplingOptions);
-  expandsAll = options.expand == Expand::kAll;
+  const bool induced = samplingOptions.subgraph == sampler::Subgraph::kInduced;
+  hops = induced ? 1 : samplingOptions.fanouts.size();
+  expandsAll = options.expand == Expand::kAll && !induced;
+  importance = samplingOptions.importance.has_value();
+  walkLength = samplingOptions.walks ? samplingOptions.walks->plan.length : 0;
+  drawn = !induced;
+  // Walks and importance neighbours are no edges of the graph.
+  if (!samplingOptions.walks && !importance) {
+    sampling = std::make_shared<const sampler::SamplingOptions>(samplingOptions);
+  }
   edgeIds = options.edgeIds;
   cache = options.cache;
   pullTimeout = options.requestTimeout;
@@ -63,6 +70,9 @@ std::shared_ptr<BatchCore> LoaderCore::next() {
   batch->sampled = sampler::BatchPool::share(stream->pool(), std::move(*sampled));
   batch->hops = hops;
   batch->expandsAll = expandsAll;
+  batch->drawn = drawn;
+  batch->importance = importance;
+  batch->walkLength = walkLength;
   batch->hasEdgeIds = edgeIds;
   batch->sampling = sampling;
   batch->cache = cache;

@@ -25,6 +25,9 @@ struct LoaderCore {
   std::shared_ptr<GraphCore> core;
   size_t hops = 0;
   bool expandsAll = false;
+  bool drawn = true;  // edges are a result of hops of draws
+  bool importance = false;
+  int64_t walkLength = 0;  // of batches of random walks
   bool edgeIds = false;
   bool cache = true;
   std::shared_ptr<const sampler::SamplingOptions> sampling;

@@ -1,29 +1,84 @@
 #include "runtime/api/loader_options.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/random.h"
 #include "runtime/api/status_error.h"
+#include "runtime/api/walk_options.h"
+#include "sampler/seed_set.h"
+#include "sampler/tree_nodes.h"
 
 namespace farhop::api {
 namespace {
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
+// The relations of which an option for relation `name` speaks, by the direction.
+std::vector<size_t> relationsOf(const GraphCore& core, Direction direction, const std::string& name) {
+  const std::vector<partition::Relation>& relations = core.graph->schema().relations;
+  std::vector<size_t> forward;
+  for (size_t r = 0; r < relations.size(); ++r) {
+    if (relations[r].reverseOf < 0) forward.push_back(r);
+  }
+  // Without a name: the only one, also beside its reverse.
+  const size_t named = direction != Direction::kAsStored && name.empty() && forward.size() == 1
+                           ? forward[0]
+                           : static_cast<size_t>(core.relation(name));
+  if (direction == Direction::kAsStored) return {named};
+  if (relations[named].reverseOf >= 0) {
+    refuse(absl::StrCat("relation '", name, "' is a reverse one; with a direction, name ",
+                        core.graph->schema().relationText(relations[named].reverseOf)));
+  }
+  std::vector<size_t> both = {named};
+  for (size_t r = 0; r < relations.size(); ++r) {
+    if (relations[r].reverseOf == static_cast<int>(named)) both.push_back(r);
+  }
+  return both;
+}
+
+// One value per relation: those that `own` names, otherwise `common`.
+template <typename T>
+std::vector<T> byRelation(const GraphCore& core, Direction direction, const T& common, const std::map<std::string, T>& own) {
+  std::vector<T> values(core.graph->schema().relations.size(), common);
+  for (const auto& [name, value] : own) {
+    for (size_t relation : relationsOf(core, direction, name)) values[relation] = value;
+  }
+  return values;
+}
+
+// Out-neighbours are the in-neighbours of reverse relations.
+void checkReverse(const GraphCore& core, size_t relation) {
+  const partition::Schema& schema = core.graph->schema();
+  for (const partition::Relation& other : schema.relations) {
+    if (other.reverseOf == static_cast<int>(relation)) return;
+  }
+  throw Error(ErrorCode::kNotFound,
+              absl::StrCat(core.graph->store().directory(), " has no reverse of ",
+                           schema.relationText(static_cast<int>(relation)),
+                           ", through which its out-neighbours would be drawn; partition the data with --add-reverse"));
+}
+
 std::vector<std::vector<int64_t>> fanoutsByHop(const GraphCore& core, const NeighborLoaderOptions& options) {
   size_t hops = options.fanouts.size();
   if (hops == 0 && !options.fanoutsByRelation.empty()) hops = options.fanoutsByRelation.begin()->second.size();
+  if (hops == 0 && options.subgraph == Subgraph::kInduced) return {};
   if (hops == 0) refuse("fanouts is empty; give one number per hop, e.g. {15, 10}");
-  const size_t relations = core.graph->schema().relations.size();
+  const std::vector<partition::Relation>& relations = core.graph->schema().relations;
   const std::vector<int64_t> common = options.fanouts.empty() ? std::vector<int64_t>(hops, 0) : options.fanouts;
-  std::vector<std::vector<int64_t>> fanouts(hops, std::vector<int64_t>(relations));
-  for (size_t hop = 0; hop < hops; ++hop) std::fill(fanouts[hop].begin(), fanouts[hop].end(), common[hop]);
   for (const auto& [name, own] : options.fanoutsByRelation) {
-    const int relation = core.relation(name);
-    if (own.size() != hops) {
-      refuse(absl::StrCat("fanouts of relation '", name, "' have ", own.size(), " hops, the others ", hops));
-    }
-    for (size_t hop = 0; hop < hops; ++hop) fanouts[hop][static_cast<size_t>(relation)] = own[hop];
+    if (own.size() == hops) continue;
+    refuse(absl::StrCat("fanouts of relation '", name, "' have ", own.size(), " hops, the others ", hops));
+  }
+  const auto byRelations = byRelation(core, options.direction, common, options.fanoutsByRelation);
+  std::vector<std::vector<int64_t>> fanouts(hops, std::vector<int64_t>(relations.size()));
+  for (size_t r = 0; r < relations.size(); ++r) {
+    const bool reverse = relations[r].reverseOf >= 0;
+    const bool draws = std::any_of(byRelations[r].begin(), byRelations[r].end(), [](int64_t fanout) { return fanout != 0; });
+    const bool outwards = options.direction == Direction::kOut || options.direction == Direction::kBoth;
+    if (outwards && !reverse && draws) checkReverse(core, r);
+    const bool left = (options.direction == Direction::kIn && reverse) || (options.direction == Direction::kOut && !reverse);
+    for (size_t hop = 0; hop < hops; ++hop) fanouts[hop][r] = left ? 0 : byRelations[r][hop];
   }
   for (const auto& hop : fanouts) {
     for (int64_t fanout : hop) {
@@ -35,46 +90,104 @@ std::vector<std::vector<int64_t>> fanoutsByHop(const GraphCore& core, const Neig
   return fanouts;
 }
 
+// What draws in place of a uniform draw.
+sampler::DrawKind plainKind(const NeighborLoaderOptions& options, bool replace, bool hasTimes) {
+  using Kind = sampler::DrawKind;
+  if (options.labor != Labor::kOff) {
+    return options.labor == Labor::kPoisson ? Kind::kLaborPoisson : Kind::kLabor;
+  }
+  if (options.temporal == Temporal::kMostRecent && hasTimes) return Kind::kMostRecent;
+  return replace ? Kind::kUniformWithReplacement : Kind::kUniform;
+}
+
+// Which of a relation's options cannot go together.
+void checkTogether(const NeighborLoaderOptions& options, bool replace, const std::string& weight, bool hasTimes,
+                   const std::string& relation) {
+  const bool recent = options.temporal == Temporal::kMostRecent && hasTimes;
+  const char* const kind = recent ? "the most recent edges are taken" : "labor shares draws";
+  if (options.labor != Labor::kOff && recent) refuse("labor and Temporal::kMostRecent exclude each other");
+  if (options.labor == Labor::kOff && !recent) return;
+  if (replace) refuse(absl::StrCat("relation '", relation, "': ", kind, " without replacement; set no replace"));
+  if (!weight.empty()) refuse(absl::StrCat("relation '", relation, "': ", kind, " without weights; set no weight"));
+}
+
 std::vector<sampler::RelationKind> kindsOf(const GraphCore& core, const NeighborLoaderOptions& options,
                                            const std::vector<std::vector<int64_t>>& fanouts) {
   const partition::Schema& schema = core.graph->schema();
-  std::vector<bool> replace(schema.relations.size(), options.replace);
-  for (const auto& [name, own] : options.replaceByRelation) replace[static_cast<size_t>(core.relation(name))] = own;
-  std::vector<std::string> weights(schema.relations.size(), options.weight);
-  for (const auto& [name, own] : options.weightByRelation) weights[static_cast<size_t>(core.relation(name))] = own;
+  const auto replaces = byRelation(core, options.direction, options.replace, options.replaceByRelation);
+  const auto weights = byRelation(core, options.direction, options.weight, options.weightByRelation);
   std::vector<sampler::RelationKind> kinds(schema.relations.size());
   for (size_t r = 0; r < kinds.size(); ++r) {
     const int relation = static_cast<int>(r);
     bool draws = false;
     for (const auto& hop : fanouts) {
       draws = draws || hop[r] != 0;
-      if (!replace[r] || hop[r] <= sampler::kMaxFanoutWithReplacement) continue;
+      if (!replaces[r] || hop[r] <= sampler::kMaxFanoutWithReplacement) continue;
       refuse(absl::StrCat("fanout ", hop[r], " of relation '", schema.relationText(relation),
                           "' is too large with replacement; at most ", sampler::kMaxFanoutWithReplacement));
     }
     using Kind = sampler::DrawKind;
-    kinds[r].kind = replace[r] ? Kind::kUniformWithReplacement : Kind::kUniform;
+    if (draws) checkTogether(options, replaces[r], weights[r], schema.hasTimes(relation), schema.relationText(relation));
+    kinds[r].kind = plainKind(options, replaces[r], schema.hasTimes(relation));
     if (!draws || weights[r].empty()) continue;
-    kinds[r].kind = replace[r] ? Kind::kWeightedWithReplacement : Kind::kWeighted;
+    kinds[r].kind = replaces[r] ? Kind::kWeightedWithReplacement : Kind::kWeighted;
     kinds[r].weight = valueOrThrow(sampler::weightIndex(*core.graph, relation, weights[r]));
     valueOrThrow(core.graph->edgeWeights(relation, kinds[r].weight));  // checked and made before the first batch
   }
   return kinds;
 }
 
+// Something that is drawn must have times: otherwise nothing would be limited, which cannot be meant.
+void checkTimes(const GraphCore& core, const std::vector<std::vector<int64_t>>& fanouts) {
+  const partition::Schema& schema = core.graph->schema();
+  for (size_t r = 0; r < schema.relations.size(); ++r) {
+    const bool draws = std::any_of(fanouts.begin(), fanouts.end(), [&](const auto& hop) { return hop[r] != 0; });
+    if (draws && schema.hasTimes(static_cast<int>(r))) return;
+  }
+  throw Error(ErrorCode::kNotFound,
+              absl::StrCat("temporal sampling draws from no relation with times; ", core.graph->store().directory(),
+                           " has times of: ", sampler::timesText(schema),
+                           "; declare a feature as times when the data is partitioned"));
+}
+
 }  // namespace
 
-sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLoaderOptions& options) {
+sampler::SamplingOptions commonSamplingOptions(const NeighborLoaderOptions& options) {
   if (options.samplerThreads < 1) refuse(absl::StrCat("samplerThreads is ", options.samplerThreads, "; at least 1"));
   if (options.batchesUnderWay < 1) refuse(absl::StrCat("batchesUnderWay is ", options.batchesUnderWay, "; at least 1"));
   if (options.requestTimeout.count() < 1) refuse("requestTimeout must be at least 1 ms");
   sampler::SamplingOptions sampling;
-  sampling.fanouts = fanoutsByHop(core, options);
-  sampling.kinds = kindsOf(core, options, sampling.fanouts);
-  sampling.expand = options.expand == Expand::kAll ? sampler::Expand::kAll : sampler::Expand::kNew;
   sampling.seed = options.seed;
   sampling.edgeIds = options.edgeIds;
   sampling.requestTimeout = options.requestTimeout;
+  return sampling;
+}
+
+sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLoaderOptions& options) {
+  sampler::SamplingOptions sampling = commonSamplingOptions(options);
+  const bool limited = options.disjoint || options.temporal != Temporal::kOff;
+  if (limited && options.subgraph == Subgraph::kInduced) {
+    refuse("an induced subgraph has all edges between the nodes of a batch; it cannot be disjoint or temporal");
+  }
+  if (options.importance && (limited || options.labor != Labor::kOff || options.direction != Direction::kAsStored)) {
+    refuse("importance neighbours are not disjoint or temporal, and have neither labor nor a direction");
+  }
+  sampling.fanouts = fanoutsByHop(core, options);
+  sampling.subgraph = options.subgraph == Subgraph::kInduced ? sampler::Subgraph::kInduced : sampler::Subgraph::kSampled;
+  if (options.importance) {
+    sampling.importance = importanceOptions(core, options);
+    return sampling;
+  }
+  sampling.kinds = kindsOf(core, options, sampling.fanouts);
+  sampling.expand = options.expand == Expand::kAll ? sampler::Expand::kAll : sampler::Expand::kNew;
+  sampling.temporal = options.temporal != Temporal::kOff;
+  sampling.disjoint = options.disjoint || sampling.temporal;
+  sampling.layerDependency = options.layerDependency;
+  if (options.layerDependency && options.labor == Labor::kOff) refuse("layerDependency needs labor");
+  if (sampling.temporal) checkTimes(core, sampling.fanouts);
+  if (sampling.disjoint) {
+    okOrThrow(sampler::checkTrees(*core.graph, static_cast<uint64_t>(std::max<int64_t>(options.batchSize, 0))));
+  }
   return sampling;
 }
 
@@ -107,7 +220,11 @@ uint64_t fingerprint(const GraphCore& core, const sampler::SamplingOptions& samp
     if (kind.kind == sampler::DrawKind::kUniform) continue;
     key = combineKey(combineKey(combineKey(key, r), static_cast<uint64_t>(kind.kind)), kind.weight);
   }
+  key ^= walkFingerprint(sampling);
   if (sampling.expand == sampler::Expand::kAll) key = combineKey(key, hashName("expand all"));
+  if (sampling.disjoint) key = combineKey(key, hashName("disjoint"));
+  if (sampling.temporal) key = combineKey(key, hashName("temporal"));
+  if (sampling.layerDependency) key = combineKey(key, hashName("layer dependency"));
   for (uint64_t part : {sampling.seed, uint64_t{sampling.edgeIds}, deal.batchSize, uint64_t{deal.shuffle},
                         static_cast<uint64_t>(deal.deal), static_cast<uint64_t>(deal.tail),
                         static_cast<uint64_t>(deal.numMachines), static_cast<uint64_t>(deal.procsPerMachine)}) {

@@ -11,6 +11,9 @@ namespace farhop::api {
 // Throws Error as NeighborLoader's constructor says. Makes the tables of weights that are asked for.
 sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLoaderOptions& options);
 
+// The part that loaders of other kinds have too: seed, edge ids, time-out. Throws Error.
+sampler::SamplingOptions commonSamplingOptions(const NeighborLoaderOptions& options);
+
 // This process's place in the job, batch size, order and tail. Throws Error.
 sampler::DealOptions dealOptions(const GraphCore& core, const NeighborLoaderOptions& options);
 

@@ -6,6 +6,7 @@
 #include "runtime/api/loader_core.h"
 #include "runtime/api/loader_options.h"
 #include "runtime/api/status_error.h"
+#include "runtime/api/walk_options.h"
 #include "sampler/seed_set.h"
 
 namespace farhop {
@@ -18,20 +19,35 @@ using api::valueOrThrow;
 struct NeighborLoader::Impl : api::LoaderCore {};
 
 NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options)
+    : NeighborLoader(graph, seeds, options,
+                     std::make_unique<sampler::SamplingOptions>(api::samplingOptions(*graph.core(), options))) {}
+
+NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options,
+                               std::unique_ptr<sampler::SamplingOptions> owned)
     : impl_(std::make_unique<Impl>()) {
   impl_->core = graph.core();
   const GraphCore& core = *impl_->core;
-  sampler::SamplingOptions sampling = api::samplingOptions(core, options);
+  sampler::SamplingOptions& sampling = *owned;
   const sampler::DealOptions deal = api::dealOptions(core, options);
   const int type = core.nodeType(seeds.nodeType());
+  if (!sampling.temporal && !seeds.times_.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the seeds have times, but NeighborLoaderOptions::temporal is kOff: their neighbourhoods would look ahead");
+  }
+  api::checkWalkStart(core, sampling, type);
   sampler::SeedSet set = valueOrThrow(
       seeds.isAll_     ? sampler::seedSetOfNodes(*core.graph, type, deal.deal)
       : seeds.isSplit_ ? sampler::seedSetOfSplit(*core.graph, seeds.name(), type, deal.deal)
-                       : sampler::seedSetOfIds(*core.graph, seeds.originalIds_, type, deal.deal));
+                       : sampler::seedSetOfIds(*core.graph, seeds.originalIds_, type, deal.deal, seeds.times_));
+  if (sampling.temporal && seeds.times_.empty()) {
+    api::okOrThrow(core.explained(sampler::addNodeTimes(*core.graph, core.puller.get(), deal.deal,
+                                                        Deadline::after(options.requestTimeout), &set)));
+  }
   sampler::SeedDealer dealer = valueOrThrow(sampler::SeedDealer::make(std::move(set), deal));
 
   uint64_t key = combineKey(hashName(seeds.nodeType() + "/" + seeds.name()), static_cast<uint64_t>(seeds.count()));
   for (int64_t id : seeds.originalIds_) key = combineKey(key, static_cast<uint64_t>(id));
+  for (int64_t time : seeds.times_) key = combineKey(key, static_cast<uint64_t>(time));
   impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
   impl_->configure(options, sampling);
   impl_->stream = std::make_unique<sampler::BatchStream>(

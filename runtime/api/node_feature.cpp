@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -30,7 +31,7 @@ struct NodeFeatureState {
   std::shared_ptr<SharedMemory> memory;  // rows, then a byte per row: 1 when it is there
 
   ~NodeFeatureState() {
-    if (added) core->graph->jobFeatures().drop(index);
+    if (added) core->graph->jobFeatures().retire(index);
   }
   size_t flagsOffset() const { return ownRows * rowBytes; }
   std::byte* row(uint64_t number) const { return memory->data() + number * rowBytes; }
@@ -67,11 +68,32 @@ std::vector<std::string> allGather(const GraphCore& core, const std::string& val
   return *std::move(all);
 }
 
+// Frees what all processes have let go of. Each says in its first line what it has; takes these lines off.
+void releaseRetired(const GraphCore& core, std::vector<std::string>* all) {
+  std::map<uint32_t, size_t> retiredBy;
+  for (std::string& said : *all) {
+    const size_t end = std::min(said.find('\n'), said.size());
+    for (absl::string_view text : absl::StrSplit(absl::string_view(said).substr(0, end), ',', absl::SkipEmpty())) {
+      uint32_t index = 0;
+      if (absl::SimpleAtoi(text, &index)) ++retiredBy[index];
+    }
+    said.erase(0, end + 1);
+  }
+  std::vector<uint32_t> byAll;
+  for (const auto& [index, processes] : retiredBy) {
+    if (processes == all->size()) byAll.push_back(index);
+  }
+  core.graph->jobFeatures().release(byAll);
+}
+
 // Tells all processes how `status` is here and throws the first error anywhere. `value` goes along with OK; returns
 // everyone's.
 std::vector<std::string> agree(const GraphCore& core, const std::string& what, const absl::Status& status,
                                const std::string& value = "") {
-  std::vector<std::string> all = allGather(core, status.ok() ? absl::StrCat("+", value) : absl::StrCat("-", status.message()));
+  const std::string retired = absl::StrJoin(core.graph->jobFeatures().retired(), ",");
+  std::vector<std::string> all = allGather(
+      core, absl::StrCat(retired, "\n", status.ok() ? "+" : "-", status.ok() ? absl::string_view(value) : status.message()));
+  releaseRetired(core, &all);
   api::okOrThrow(status);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (!all[rank].empty() && all[rank][0] == '+') {

@@ -17,6 +17,8 @@
 #include "sampler/edge_lookup.h"
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
+#include "sampler/subgraph_wire.h"
+#include "sampler/walk_service.h"
 
 namespace farhop {
 
@@ -187,6 +189,8 @@ Graph Runtime::openGraph(const std::string& directory) {
                                                              kFeatureReplyBytes);
     if (rpc::Agent* agent = impl_->session->agent()) {
       sampler::registerNeighborService(agent, *opened);
+      sampler::registerWalkService(agent, *opened);
+      sampler::registerSubgraphService(agent, *opened);
       sampler::registerEdgeLookup(agent, *opened);
       // A single row may be larger than a chunk; beyond that the agent's own message limit holds.
       sampler::registerFeatureService(agent, *opened, impl_->metrics, size_t{256} << 20);

@@ -28,6 +28,11 @@ EXPECTED = {
                 ("uniform", "x unordered_map"), ("uniform", "faults/batch"), ("uniform", "share of core"),
                 ("unordered_map", "edges/s"), ("unordered_map", "batches/s"), ("unordered_map", "ns/edge"),
                 ("uniform, edge ids", "edges/s"), ("with replacement", "edges/s"), ("with replacement", "x uniform"),
+                *((name, unit) for unit in ("edges/s", "x uniform")
+                  for name in ("disjoint", "temporal", "temporal, most recent", "weighted", "weighted, with replacement",
+                               "LABOR")),
+                ("random walks", "edges/s"), ("node2vec", "edges/s"), ("importance, 2 hops", "edges/s"),
+                ("induced, 2 hops", "edges/s"),
                 ("batch", "edges/batch"), ("batch", "nodes/batch"),
                 ("process", "bytes at peak")},
     "exchange": {("random 64-byte reads, 4 KiB pages", "reads/s"), ("random 64-byte reads, huge pages", "reads/s"),

@@ -20,14 +20,13 @@
 #include <string>
 #include <thread>
 
+#include "tests/multiproc/api_checks.h"
+#include "tests/multiproc/api_walk_checks.h"
+
 namespace {
 
-uint64_t digest(uint64_t hash, const torch::Tensor& tensor) {
-  const torch::Tensor flat = tensor.contiguous();
-  const auto* bytes = static_cast<const unsigned char*>(flat.data_ptr());
-  for (size_t i = 0; i < flat.nbytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001B3ULL;
-  return hash;
-}
+using farhop::testing::digest;
+using farhop::testing::expectError;
 
 farhop::NeighborLoaderOptions loaderOptions() {
   farhop::NeighborLoaderOptions options;
@@ -63,6 +62,7 @@ void runEpoch(farhop::Runtime& runtime, const farhop::Graph& graph, const std::s
           << "\n";
     }
   }
+  farhop::testing::writeWalkDigests(graph, out);
 }
 
 [[noreturn]] void giveUp(const char* what) {
@@ -218,20 +218,6 @@ void loopUntilStopped(farhop::Runtime& runtime, const farhop::Graph& graph, cons
   }
 }
 
-// Runs `call` and checks that it throws Error with that code and text.
-template <typename Call>
-void expectError(const char* what, farhop::ErrorCode code, const std::string& text, Call call) {
-  try {
-    call();
-  } catch (const farhop::Error& error) {
-    if (error.code() == code && std::string(error.what()).find(text) != std::string::npos) return;
-    std::fprintf(stderr, "%s: unexpected error: %s\n", what, error.what());
-    std::exit(7);
-  }
-  std::fprintf(stderr, "%s: no error\n", what);
-  std::exit(7);
-}
-
 // Leaves an epoch after two batches and continues it with another loader: the same batches as without the break.
 void checkResume(const farhop::Graph& graph) {
   const auto ids = [](farhop::Batch& batch) { return batch.feature("original_id").pull(); };
@@ -278,6 +264,48 @@ void checkExpandAll(const farhop::Graph& graph) {
     }
     if (edges != batch.numEdges() || edges == 0) std::exit(13);
   }
+}
+
+// Trees, times, directions and shared draws: what the batch says of itself, and what is refused. The graph has edge times
+// "t", no node times and no reverse relations.
+void checkLimitedSampling(const farhop::Graph& graph) {
+  using farhop::ErrorCode;
+  const torch::Tensor ids = torch::arange(40, torch::kInt64), times = torch::full({40}, 50, torch::kInt64);
+  const auto make = [&](const farhop::Seeds& seeds, auto&& change) {
+    farhop::NeighborLoaderOptions options = loaderOptions();
+    options.deal = farhop::SeedDeal::kGlobal;
+    change(options);
+    return farhop::NeighborLoader(graph, seeds, options);
+  };
+  const auto temporal = [](auto& o) { o.temporal = farhop::Temporal::kMostRecent; };
+  farhop::NeighborLoader loader = make(graph.seeds(ids, "", times), temporal);
+  for (farhop::Batch& batch : loader.epoch(0)) {
+    if (!torch::equal(batch.seedTimes(), torch::full({batch.numSeeds()}, 50, torch::kInt64))) giveUp("times of seeds");
+    const torch::Tensor tree = batch.tree();
+    if (!torch::equal(tree.index_select(0, batch.seedIndex()), torch::arange(batch.numSeeds()))) giveUp("trees of seeds");
+    const torch::Tensor edges = batch.block(0).edgeIndex();
+    if (!torch::equal(tree.index_select(0, edges[0]), tree.index_select(0, edges[1]))) giveUp("an edge between trees");
+  }
+  farhop::NeighborLoader plain = make(graph.seeds(ids), [](auto& o) { o.labor = farhop::Labor::kSequential; });
+  for (farhop::Batch& batch : plain.epoch(0)) {
+    expectError("no trees", ErrorCode::kFailedPrecondition, "disjoint", [&] { batch.tree(); });
+    expectError("no times", ErrorCode::kFailedPrecondition, "temporal", [&] { batch.seedTimes(); });
+  }
+  const auto refuses = [&](const char* what, ErrorCode code, const char* text, const farhop::Seeds& seeds, auto&& change) {
+    expectError(what, code, text, [&] { make(seeds, change); });
+  };
+  const farhop::Seeds untimed = graph.seeds(ids), timed = graph.seeds(ids, "", times);
+  refuses("no node times", ErrorCode::kNotFound, "it has times of: relations _N:_E:_N", untimed, temporal);
+  refuses("unused times", ErrorCode::kInvalidArgument, "look ahead", timed, [](auto&) {});
+  refuses("recent and weighted", ErrorCode::kInvalidArgument, "without weights", timed, [&](auto& o) { temporal(o), o.weight = "w"; });
+  refuses("recent and repeated", ErrorCode::kInvalidArgument, "without replacement", timed, [&](auto& o) { temporal(o), o.replace = true; });
+  refuses("recent and labor", ErrorCode::kInvalidArgument, "exclude each other", timed, [&](auto& o) { temporal(o), o.labor = farhop::Labor::kPoisson; });
+  refuses("labor and weighted", ErrorCode::kInvalidArgument, "without weights", untimed, [](auto& o) { o.labor = farhop::Labor::kPoisson, o.weight = "w"; });
+  refuses("dependency alone", ErrorCode::kInvalidArgument, "needs labor", untimed, [](auto& o) { o.layerDependency = true; });
+  refuses("no reverse", ErrorCode::kNotFound, "--add-reverse", untimed, [](auto& o) { o.direction = farhop::Direction::kOut; });
+  make(untimed, [](auto& o) { o.direction = farhop::Direction::kIn; });
+  expectError("times' length", ErrorCode::kInvalidArgument, "39 times for 40 seeds", [&] { graph.seeds(ids, "", times.slice(0, 1)); });
+  expectError("times' dtype", ErrorCode::kInvalidArgument, "int64", [&] { graph.seeds(ids, "", times.to(torch::kFloat32)); });
 }
 
 // Everything that belongs to a pull goes away while it is under way.
@@ -370,7 +398,9 @@ void checkMisuse(farhop::Runtime& runtime, const farhop::Graph& graph) {
   for ([[maybe_unused]] farhop::Batch& batch : loader.epoch(0)) ++batches;
   if (batches != loader.numBatches()) std::exit(10);
   checkResume(graph);
+  checkLimitedSampling(graph);
   checkExpandAll(graph);
+  farhop::testing::checkWalks(graph);
   checkLabels(graph);
   checkLinkMisuse(graph);
   dropPullUnderWay(graph);

@@ -247,6 +247,38 @@ TEST(LocalChannel, RefusesTheSameJobTwice) {
   EXPECT_TRUE(absl::IsAlreadyExists(LocalChannel::open(contractOf(2, 1), &second, soon()).status()));
 }
 
+// The client loses somebody after its hello, before the hub has answered.
+TEST(LocalChannel, TellsItsHubWhomItLost_WhenThatEndsItsOpening) {
+  const LaunchContract contract = contractOf(2, 1);
+  absl::StatusOr<FileDescriptor> listener = listenAbstract(LocalChannel::socketName(contract), 4);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  FailureMonitor monitor;
+  std::thread recorder([&] {
+    std::this_thread::sleep_for(milliseconds(100));
+    monitor.record(withPeer(absl::UnavailableError("lost machine 4 process 2"), {4, 2, "10.0.0.4:1"}));
+  });
+  const absl::Status opened = LocalChannel::open(contract, &monitor, soon()).status();
+  recorder.join();
+  EXPECT_EQ(opened.message(), "lost machine 4 process 2");
+  // What the hub finds, now that it looks: hello, loss, farewell.
+  FileDescriptor hub(::accept(listener->get(), nullptr, nullptr));
+  ASSERT_TRUE(hub.valid());
+  std::string input;
+  char buffer[4096];
+  for (ssize_t n; (n = ::recv(hub.get(), buffer, sizeof(buffer), 0)) > 0;) input.append(buffer, static_cast<size_t>(n));
+  std::vector<LocalMessage::Type> types;
+  for (;;) {
+    const auto message = takeLocalMessage(input);
+    ASSERT_TRUE(message.ok());
+    if (!message->has_value()) break;
+    types.push_back((*message)->type);
+    if (types.back() == LocalMessage::Type::kLost) {
+      EXPECT_EQ((*message)->machine, 4);
+    }
+  }
+  EXPECT_THAT(types, ::testing::ElementsAre(LocalMessage::Type::kHello, LocalMessage::Type::kLost, LocalMessage::Type::kLeave));
+}
+
 TEST(LocalChannel, SaysWhoIsMissing_WhenTheDeadlinePasses) {
   FailureMonitor monitor;
   absl::StatusOr<std::unique_ptr<LocalChannel>> hub = LocalChannel::open(contractOf(3, 0), &monitor, soon());

@@ -25,6 +25,7 @@ class WholeJob : public ::testing::Test {
     fixture.nodes = 400;
     fixture.edges = 4000;
     fixture.edgeSplits = true;
+    fixture.edgeTimes = true;
     writeFixtureStore(fixture, 4, directory_ / "store");
   }
 

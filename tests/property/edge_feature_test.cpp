@@ -24,12 +24,11 @@ struct Layout {
   rpc::TransportKind transport = rpc::TransportKind::kInProcess;
   size_t chunkBytes = 100;
 };
-constexpr Layout kLayouts[] = {{1, 1},
-                               {2, 2, rpc::TransportKind::kUv, 1},
+constexpr Layout kLayouts[] = {{1, 1, rpc::TransportKind::kInProcess, size_t{1} << 20},
+                               {2, 2, rpc::TransportKind::kUv},
                                {3, 3, rpc::TransportKind::kShm},
                                {5, 5},
-                               {5, 2, rpc::TransportKind::kInProcess, 1},
-                               {3, 1, rpc::TransportKind::kInProcess, size_t{1} << 20}};
+                               {5, 2, rpc::TransportKind::kInProcess, 1}};
 
 // Batches of machine `machine`, shared as a loader shares them.
 std::vector<std::shared_ptr<const sampler::SampledBatch>> sample(SamplingCluster& cluster, int machine,
@@ -37,7 +36,10 @@ std::vector<std::shared_ptr<const sampler::SampledBatch>> sample(SamplingCluster
                                                                  const sampler::SamplingOptions& options) {
   TestMachine& self = cluster.machine(machine);
   sampler::SeedSet set;
-  for (uint64_t seed : seeds) set.all.push_back(cluster.gid(0, seed));
+  for (uint64_t seed : seeds) {
+    set.all.push_back(cluster.gid(0, seed));
+    if (options.temporal) set.times.push_back(fixtureEdgeTime(0, seed * 7));
+  }
   sampler::DealOptions deal;
   deal.batchSize = 8;
   deal.shuffle = false;
@@ -86,6 +88,7 @@ struct Kinds {
   DrawKind kind = DrawKind::kUniform;
   std::vector<int64_t> fanouts;  // by hop
   Expand expand = Expand::kNew;
+  bool temporal = false;
 };
 
 sampler::SamplingOptions optionsOf(const partition::Schema& schema, const Kinds& kinds) {
@@ -97,6 +100,7 @@ sampler::SamplingOptions optionsOf(const partition::Schema& schema, const Kinds&
     if (!weighs || schema.relations[r].reverseOf < 0) options.kinds[r].kind = kinds.kind;
   }
   options.expand = kinds.expand;
+  options.disjoint = options.temporal = kinds.temporal;
   options.seed = 11;
   return options;
 }
@@ -121,29 +125,26 @@ void expectFeaturesOfDrawnEdges(SamplingCluster& cluster, int machine, const Kin
         const EdgeRange truth{truths[b], carrying, static_cast<int>(r), first, end};
         const std::vector<uint64_t> expected = sampler::carriedEdgeIds(graph, truth);
         edges += expected.size();
-        PulledEdges drawn, onlyFeatures, carried;
+        PulledEdges drawn, onlyFeatures, carried, byId;
         absl::Status status = pull(cluster, machine, range, true, true, &drawn);
         ASSERT_TRUE(status.ok()) << status;
         EXPECT_EQ(drawn.ids, expected) << schema.relationText(static_cast<int>(r));
+        const int forward = schema.relations[r].reverseOf >= 0 ? schema.relations[r].reverseOf : static_cast<int>(r);
+        for (size_t e = 0; e < expected.size(); ++e) {
+          ASSERT_EQ(drawn.features[e], fixtureEdgeFeature(forward, expected[e])) << schema.relationText(static_cast<int>(r));
+        }
+        if (end < hops) continue;
         status = pull(cluster, machine, range, false, true, &onlyFeatures);
         ASSERT_TRUE(status.ok()) << status;
         status = pull(cluster, machine, truth, true, true, &carried);
         ASSERT_TRUE(status.ok()) << status;
         EXPECT_EQ(carried.ids, expected);
-        PulledEdges byId;
         EdgeRange undrawn = truth;
         undrawn.drawn = false;
         status = pull(cluster, machine, undrawn, true, true, &byId);
         ASSERT_TRUE(status.ok()) << status;
         EXPECT_EQ(byId.ids, expected);
-        EXPECT_EQ(byId.features, carried.features);
-        const int forward = schema.relations[r].reverseOf >= 0 ? schema.relations[r].reverseOf : static_cast<int>(r);
-        for (size_t e = 0; e < expected.size(); ++e) {
-          const float feature = fixtureEdgeFeature(forward, expected[e]);
-          ASSERT_EQ(drawn.features[e], feature) << schema.relationText(static_cast<int>(r)) << ", edge " << e;
-          ASSERT_EQ(onlyFeatures.features[e], feature);
-          ASSERT_EQ(carried.features[e], feature);
-        }
+        for (const PulledEdges* pulled : {&onlyFeatures, &carried, &byId}) EXPECT_EQ(pulled->features, drawn.features);
       }
     }
   }
@@ -165,24 +166,75 @@ TEST_P(EdgeFeaturesByLayout, AreThoseOfTheDrawnEdges_InEveryKindOfDraw) {
   FixtureOptions fixture;
   fixture.heterogeneous = true;
   fixture.addReverse = true;
-  fixture.edges = 200;
+  fixture.edges = 120;
+  fixture.edgeTimes = true;
   const auto machines = cluster(fixture);
   const Kinds cases[] = {{DrawKind::kUniform, {3, 2}},
                          {DrawKind::kUniform, {-1, 0, 2}},
                          {DrawKind::kUniform, {3, 2}, Expand::kAll},
                          {DrawKind::kUniformWithReplacement, {4, 2}},
                          {DrawKind::kWeighted, {3, 2}},
-                         {DrawKind::kWeightedWithReplacement, {3, 2}, Expand::kAll}};
+                         {DrawKind::kWeightedWithReplacement, {3, 2}, Expand::kAll},
+                         {DrawKind::kUniform, {3, 2}, Expand::kNew, true},
+                         {DrawKind::kMostRecent, {3, 2}, Expand::kAll, true},
+                         {DrawKind::kLabor, {3, 2}},
+                         {DrawKind::kLaborPoisson, {3, 2}}};
   for (const Kinds& kinds : cases) expectFeaturesOfDrawnEdges(*machines, last(), kinds);
 }
 
 TEST_P(EdgeFeaturesByLayout, AreFound_WhereNodesHaveThousandsOfEdges) {
   FixtureOptions fixture;
   fixture.addReverse = true;
-  fixture.edges = GetParam().chunkBytes == 1 ? 2500 : 8000;
+  fixture.edges = GetParam().chunkBytes == 1 ? 2500 : 5000;
   const auto machines = cluster(fixture);
   expectFeaturesOfDrawnEdges(*machines, 0, {DrawKind::kUniform, {-1}});
   expectFeaturesOfDrawnEdges(*machines, last(), {DrawKind::kUniform, {40, 3}});
+}
+
+// Samples one batch of three seeds without the edges `excluded`.
+std::shared_ptr<const sampler::SampledBatch> sampleWithout(SamplingCluster& cluster, int machine,
+                                                           const std::vector<sampler::ExcludedPair>& excluded,
+                                                           const sampler::SamplingOptions& options) {
+  TestMachine& self = cluster.machine(machine);
+  Executor executor("test", 1);
+  const sampler::BatchSampler sampler(self.graph, self.agent.get(), &executor, options);
+  sampler::BatchWorkspace workspace(*self.graph);
+  sampler::BatchRequest request;
+  for (uint64_t id : {0, 1, 2}) request.seeds.push_back(cluster.gid(0, id));
+  request.excluded = excluded;
+  using Result = absl::StatusOr<std::unique_ptr<sampler::SampledBatch>>;
+  std::promise<Result> done;
+  startTask<Result>(sampler.sample(std::move(request), &workspace), [&](Result result) { done.set_value(std::move(result)); });
+  Result result = done.get_future().get();
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? *std::move(result) : nullptr;
+}
+
+TEST_P(EdgeFeaturesByLayout, LeaveOutWhatTheBatchLeftOut) {
+  const auto machines = cluster({});
+  const sampler::PartitionedGraph& graph = *machines->machine(last()).graph;
+  auto plain = std::make_shared<sampler::SamplingOptions>(optionsOf(machines->store().schema(), {DrawKind::kUniform, {6, 3}}));
+  auto carrying = std::make_shared<sampler::SamplingOptions>(*plain);
+  carrying->edgeIds = true;
+  // Of each seed's drawn edges every second one.
+  const auto whole = sampleWithout(*machines, last(), {}, *carrying);
+  ASSERT_NE(whole, nullptr);
+  std::vector<sampler::ExcludedPair> excluded;
+  for (uint32_t row = 0; row < 3; ++row) {
+    for (uint32_t e = whole->relations[0].indptr[row]; e < whole->relations[0].indptr[row + 1]; e += 2) {
+      excluded.push_back({0, whole->nodes[0][row], whole->nodes[0][whole->relations[0].indices[e]]});
+    }
+  }
+  const EdgeRange range{sampleWithout(*machines, last(), excluded, *plain), plain, 0, 0, 2};
+  const EdgeRange truth{sampleWithout(*machines, last(), excluded, *carrying), carrying, 0, 0, 2};
+  ASSERT_TRUE(range.batch && truth.batch);
+  const std::vector<uint64_t> expected = sampler::carriedEdgeIds(graph, truth);
+  EXPECT_NE(expected, sampler::carriedEdgeIds(graph, {whole, carrying, 0, 0, 2}));
+  PulledEdges pulled;
+  const absl::Status status = pull(*machines, last(), range, true, true, &pulled);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(pulled.ids, expected);
+  for (size_t e = 0; e < expected.size(); ++e) ASSERT_EQ(pulled.features[e], fixtureEdgeFeature(0, expected[e]));
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, EdgeFeaturesByLayout, ::testing::ValuesIn(kLayouts), [](const auto& layout) {

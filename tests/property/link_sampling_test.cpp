@@ -359,6 +359,23 @@ TEST(StrictNegatives, StayAndAreNamed_WhenEveryPairIsAnEdge) {
   EXPECT_LE(static_cast<double>(cluster.machine(0).agent->traffic().callsSent) - before, sampler::kMaxRedraws + 1 + 2);
 }
 
+TEST(StrictNegatives, AreAnError_WhenAnOwnerIsLost) {
+  FixtureOptions fixture;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 2, directory / "store");
+  SamplingCluster cluster(directory / "store", 2, rpc::TransportKind::kUv);
+  cluster.machine(1).agent->close(absl::CancelledError("gone"));
+  LinkEpoch epoch = epochOf(1, {2}, 16);
+  epoch.link.negativesPerEdge = 4;
+  epoch.link.strict = true;
+  try {
+    sampleLinks(&cluster, 0, someEdges(makeFixtureDataset(fixture), 0, 9), epoch);
+    ADD_FAILURE() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("drawing negatives of batch"), std::string::npos) << error.what();
+  }
+}
+
 // How often each destination is drawn in negatives, against its expected share.
 void expectShares(const FixtureOptions& fixture, const sampler::LinkOptions& link, const std::vector<double>& weights) {
   TemporaryDirectory directory;

@@ -90,7 +90,13 @@ class JobFeaturesOfThreeMachines : public ::testing::Test {
     }
     return index;
   }
-  void drop(int machine, uint32_t index) { cluster_.machine(machine).graph->jobFeatures().drop(index); }
+  void drop(int machine, uint32_t index) {
+    JobFeatures& features = cluster_.machine(machine).graph->jobFeatures();
+    features.retire(index);
+    EXPECT_EQ(features.retired(), std::vector<uint32_t>{index});
+    features.release({index, 5, index + 100});
+    EXPECT_TRUE(features.retired().empty());
+  }
 
   absl::Status pull(uint32_t index, std::vector<float>* rows) {
     std::vector<uint64_t> gids(60);
@@ -141,6 +147,18 @@ TEST_F(JobFeaturesOfThreeMachines, AreNotFound_BeforeTheyAreThereAndAfterwards) 
   EXPECT_EQ(sampler::featureIndex(graph, 0, "h").status().code(), absl::StatusCode::kNotFound);
   // The refused one has used up an index.
   EXPECT_EQ(*graph.jobFeatures().add(0, {"h", DType::kInt64, {}}), JobFeatures::kFirstIndex + 2);
+}
+
+TEST_F(JobFeaturesOfThreeMachines, AreServedToOthers_WhileTheyAreRetired) {
+  const uint32_t index = make();
+  for (int m : {1, 2}) cluster_.machine(m).graph->jobFeatures().retire(index);
+  EXPECT_TRUE(cluster_.machine(1).graph->jobFeatures().names(0).empty());
+  std::vector<float> rows;
+  EXPECT_TRUE(pull(index, &rows).ok());
+  // The name is free, and what it means is the new one's.
+  const auto next = cluster_.machine(1).graph->jobFeatures().add(0, {"h", DType::kInt64, {}});
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(*next, index + 1);
 }
 
 TEST_F(JobFeaturesOfThreeMachines, CanGoWhileTheyArePulled) {

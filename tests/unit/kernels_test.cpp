@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "base/random.h"
 #include "sampler/row_holes.h"
+#include "sampler/row_ranges.h"
 
 namespace farhop::sampler {
 namespace {
@@ -248,6 +250,133 @@ TEST(SampleUniform, OfARowWithHoles_IsTheDrawOfTheRowWithoutThem) {
         ASSERT_EQ(drawn.edgeIds, expected.edgeIds);
       }
     }
+  }
+}
+
+// Rows of random length with times, ties and the extremes among them, and neighbours that rows share.
+class TimedRows {
+ public:
+  TimedRows() {
+    KeyedRandom random(99);
+    for (uint64_t row = 0; row < 300; ++row) {
+      const uint64_t degree = row % 7 == 0 ? 0 : random.below(row % 11 == 0 ? 700 : 12);
+      std::vector<int64_t> own(degree);
+      for (int64_t& time : own) time = static_cast<int64_t>(random.below(40)) - 20;
+      if (degree > 5) own[0] = std::numeric_limits<int64_t>::min(), own[1] = std::numeric_limits<int64_t>::max();
+      std::sort(own.begin(), own.end());
+      times_.insert(times_.end(), own.begin(), own.end());
+      for (uint64_t i = 0; i < degree; ++i) neighbors_.push_back(static_cast<uint32_t>(random.below(50)));
+      indptr_.push_back(times_.size());
+      originalIds_.push_back(1000 + row);
+      rows_.push_back(static_cast<uint32_t>((row * 37) % 300));
+    }
+    for (uint64_t e = 0; e < times_.size(); ++e) edgeIds_.push_back(5 * e);
+    for (uint32_t gid = 0; gid < 50; ++gid) sourceIds_.push_back(49 - gid);
+  }
+  CsrView<uint32_t> view() const {
+    return {indptr_.data(), neighbors_.data(), edgeIds_.data(), originalIds_.data(), originalIds_.size()};
+  }
+
+  std::vector<uint32_t> rows_, neighbors_, sourceIds_;
+  std::vector<uint64_t> indptr_ = {0}, edgeIds_, originalIds_;
+  std::vector<int64_t> times_;
+};
+
+TEST(LimitRows, FindsTheEdgesNotLaterThanEachRowsTime) {
+  const TimedRows graph;
+  for (int64_t time : {std::numeric_limits<int64_t>::min(), int64_t{-21}, int64_t{-20}, int64_t{0}, int64_t{7},
+                       std::numeric_limits<int64_t>::max()}) {
+    std::vector<int64_t> times;
+    std::vector<uint32_t> occurrences;
+    for (size_t i = 0; i < graph.rows_.size(); ++i) {
+      times.push_back(i % 3 == 0 ? time + (time < 0 ? 1 : -1) : time);
+      occurrences.push_back(static_cast<uint32_t>(i % 5));
+    }
+    std::vector<RowRange> ranges(graph.rows_.size());
+    limitRows(graph.view(), graph.rows_, 77, {occurrences, times, graph.times_.data()}, ranges.data());
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const uint32_t row = graph.rows_[i];
+      const auto first = graph.times_.begin() + static_cast<ptrdiff_t>(graph.indptr_[row]);
+      const auto last = graph.times_.begin() + static_cast<ptrdiff_t>(graph.indptr_[row + 1]);
+      ASSERT_EQ(ranges[i].from, graph.indptr_[row]);
+      ASSERT_EQ(ranges[i].end, graph.indptr_[row + 1]);
+      ASSERT_EQ(ranges[i].to, static_cast<uint64_t>(std::upper_bound(first, last, times[i]) - graph.times_.begin()));
+      ASSERT_EQ(ranges[i].key, nodeKey(77, 1000 + row, occurrences[i]));
+    }
+  }
+}
+
+TEST(SampleLast, TakesTheEndOfEachRange_InOrder) {
+  const TimedRows graph;
+  std::vector<RowRange> ranges(graph.rows_.size());
+  limitRows(graph.view(), graph.rows_, 1, {}, ranges.data());
+  for (RowRange& range : ranges) range.to -= (range.to - range.from) / 3;
+  for (int64_t fanout : {-1, 0, 1, 4, 300}) {
+    DrawnNeighbors<uint32_t> drawn;
+    sampleLast(graph.view(), ranges, fanout, true, &drawn);
+    size_t at = 0;
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const uint64_t visible = ranges[i].to - ranges[i].from;
+      const uint64_t count = fanout < 0 ? visible : std::min<uint64_t>(visible, static_cast<uint64_t>(fanout));
+      ASSERT_EQ(drawn.counts[i], count);
+      for (uint64_t e = ranges[i].to - count; e < ranges[i].to; ++e, ++at) ASSERT_EQ(drawn.edgeIds[at], 5 * e);
+    }
+    ASSERT_EQ(drawn.neighbors.size(), at);
+  }
+}
+
+// Every edge with probability min(1, fanout / degree), in both forms; the sequential one fills each row.
+TEST(SampleLabor, TakesEveryEdgeEquallyOften) {
+  const TimedRows graph;
+  std::vector<RowRange> ranges(graph.rows_.size());
+  limitRows(graph.view(), graph.rows_, 1, {}, ranges.data());
+  std::erase_if(ranges, [](const RowRange& range) { return range.to - range.from > 60; });
+  constexpr int kDraws = 600;
+  for (bool poisson : {false, true}) {
+    // Parallel edges of a row share their source's number, so what is equally likely is counted by source.
+    std::map<std::pair<size_t, uint32_t>, int> counts;
+    for (uint64_t draw = 0; draw < kDraws; ++draw) {
+      DrawnNeighbors<uint32_t> drawn;
+      PositionSet scratch;
+      sampleLabor(graph.view(), {mix64(draw), graph.sourceIds_.data(), 50, poisson}, ranges, 3, true, &drawn, &scratch);
+      size_t at = 0;
+      for (size_t i = 0; i < ranges.size(); ++i) {
+        if (!poisson) {
+          ASSERT_EQ(drawn.counts[i], std::min<uint64_t>(3, ranges[i].to - ranges[i].from));
+        }
+        for (uint32_t j = 0; j < drawn.counts[i]; ++j, ++at) ++counts[{i, drawn.neighbors[at]}];
+      }
+    }
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const uint64_t degree = ranges[i].to - ranges[i].from;
+      const std::set<uint32_t> distinct(graph.neighbors_.begin() + static_cast<ptrdiff_t>(ranges[i].from),
+                                        graph.neighbors_.begin() + static_cast<ptrdiff_t>(ranges[i].to));
+      if (distinct.size() != degree) continue;
+      const double p = std::min(1.0, 3.0 / static_cast<double>(degree));
+      for (uint32_t neighbor : distinct) {
+        // Five standard deviations: some 700 edges are looked at.
+        ASSERT_NEAR((counts[{i, neighbor}]), kDraws * p, 5 * std::sqrt(kDraws * p * (1 - p)) + 1e-9);
+      }
+    }
+  }
+}
+
+TEST(SampleLabor, TakesTheSameSources_WhereRowsAreAlike) {
+  const std::vector<uint64_t> indptr = {0, 20, 40}, originalIds = {1, 2};
+  std::vector<uint32_t> neighbors, sourceIds;
+  std::vector<uint64_t> edgeIds;
+  for (uint32_t i = 0; i < 40; ++i) neighbors.push_back(i % 20), edgeIds.push_back(i), sourceIds.push_back(i);
+  const CsrView<uint32_t> view{indptr.data(), neighbors.data(), edgeIds.data(), originalIds.data(), 2};
+  const std::vector<uint32_t> rows = {0, 1};
+  std::vector<RowRange> ranges(2);
+  limitRows(view, rows, 1, {}, ranges.data());
+  for (bool poisson : {false, true}) {
+    DrawnNeighbors<uint32_t> drawn;
+    PositionSet scratch;
+    sampleLabor(view, {5, sourceIds.data(), 20, poisson}, ranges, 6, false, &drawn, &scratch);
+    ASSERT_EQ(drawn.counts[0], drawn.counts[1]);
+    EXPECT_TRUE(std::equal(drawn.neighbors.begin(), drawn.neighbors.begin() + drawn.counts[0],
+                           drawn.neighbors.begin() + drawn.counts[0]));
   }
 }
 

@@ -190,6 +190,36 @@ TEST_F(NeighborWire, AnswersWhichPairsAreEdges) {
   EXPECT_GT(std::count(expected.begin(), expected.end(), 1), 20);
 }
 
+// A row of more than 8,192 edges is searched by original id, in partitions whose gids are in another order.
+TEST(EdgeLookup, AnswersWhichPairsAreEdges_InLongRows) {
+  farhop::testing::TemporaryDirectory directory;
+  farhop::testing::FixtureOptions fixture;
+  fixture.nodes = 2'000;
+  fixture.edges = 500'000;
+  fixture.featureDim = 0;
+  fixture.edgeFeatures = false;
+  farhop::testing::writeFixtureStore(fixture, 3, directory / "store");
+  const auto graph = *PartitionedGraph::open(*partition::GraphStore::open(directory / "store"), 0, 1);
+  uint64_t asked = 0, found = 0;
+  for (uint32_t partition = 0; partition < 3; ++partition) {
+    const auto& edges = graph->shard(static_cast<int>(partition))->relation(0);
+    for (uint32_t row = 0; row < edges.rows(); ++row) {
+      const auto* const from = edges.neighbors32.data() + edges.indptr[row];
+      const auto* const to = edges.neighbors32.data() + edges.indptr[row + 1];
+      if (to - from <= 8'192) continue;
+      EdgeLookupRequest request{0, {{partition, 2'000}}, std::vector<uint64_t>(2'000), std::vector<uint32_t>(2'000, row)};
+      for (uint64_t source = 0; source < 2'000; ++source) request.sources[source] = source;
+      const std::vector<uint8_t> answers = serveEdgeLookup(request, *graph);
+      for (uint64_t source = 0; source < 2'000; ++source, ++asked) {
+        ASSERT_EQ(answers[source], std::find(from, to, source) != to ? 1 : 0) << "row " << row << ", source " << source;
+        found += answers[source];
+      }
+    }
+  }
+  EXPECT_GT(found, 1'000u);
+  EXPECT_GT(asked - found, 200u);  // the last tenth of the nodes have no edges
+}
+
 TEST_F(NeighborWire, RefusesALookupThatDoesNotFitTheGraph) {
   const auto refused = [&](auto&& spoil) {
     EdgeLookupRequest request{1, {{0, 3}}, {4, 5, 6}, {0, 1, 2}};

@@ -9,6 +9,7 @@
 #include "sampler/edge_weights.h"
 #include "sampler/kernels.h"
 #include "sampler/row_holes.h"
+#include "sampler/row_ranges.h"
 
 namespace farhop::sampler {
 namespace {
@@ -35,10 +36,22 @@ class WeightedRows {
     weights_ = *std::move(made);
   }
 
-  DrawnNeighbors<uint32_t> draw(bool replace, int64_t fanout, uint64_t batch) {
+  // From the first `visible` edges of each row; 0: from all, as whole rows.
+  DrawnNeighbors<uint32_t> draw(bool replace, int64_t fanout, uint64_t batch, uint64_t visible = 0) {
     const CsrView<uint32_t> view{indptr_.data(), neighbors_.data(), edgeIds_.data(), originalIds_.data(), rows_.size()};
     DrawnNeighbors<uint32_t> drawn;
     const uint64_t key = hopKey(3, 1, batch, 0, Purpose::kTest, 4);
+    if (visible > 0) {
+      std::vector<RowRange> ranges(rows_.size());
+      limitRows(view, rows_, key, {}, ranges.data());
+      for (RowRange& range : ranges) range.to = range.from + visible;
+      if (replace) {
+        sampleWeightedWithReplacement(view, weights_.view(), ranges, fanout, true, &drawn, &scratch_);
+      } else {
+        sampleWeighted(view, weights_.view(), ranges, fanout, true, &drawn, &scratch_);
+      }
+      return drawn;
+    }
     if (replace) {
       sampleWeightedWithReplacement(view, weights_.view(), rows_, key, fanout, true, &drawn, &scratch_);
     } else {
@@ -49,10 +62,12 @@ class WeightedRows {
   }
 
   // Of row 0 alone, whose edges at `holes` may not be drawn.
-  DrawnNeighbors<uint32_t> drawHoled(bool replace, int64_t fanout, uint64_t batch, const std::vector<uint64_t>& holes) {
+  DrawnNeighbors<uint32_t> drawHoled(bool replace, int64_t fanout, uint64_t batch, const std::vector<uint64_t>& holes,
+                                     uint64_t visible = 0) {
     const CsrView<uint32_t> view{indptr_.data(), neighbors_.data(), edgeIds_.data(), originalIds_.data(), rows_.size()};
     const uint64_t key = nodeKey(hopKey(3, 1, batch, 0, Purpose::kTest, 4), originalIds_[0]);
-    const HoledRow row{0, key, 0, indptr_[1] - holes.size(), holes};
+    if (visible == 0) visible = indptr_[1];
+    const HoledRow row{0, key, 0, visible - holes.size(), holes, indptr_[1] - visible};
     DrawnNeighbors<uint32_t> drawn;
     if (replace) {
       sampleWeightedWithReplacement(view, weights_.view(), row, fanout, true, &drawn, &scratch_);
@@ -72,12 +87,16 @@ class WeightedRows {
 
 // Chi-square of ordered pairs against what drawing in proportion to the weights gives, over cells expected at least
 // five times, at 99.9 % (Wilson, Hilferty). Nothing impossible may be drawn.
-void expectPairs(std::vector<float> weights, bool replace, int64_t fanout, const std::vector<uint64_t>& holes = {}) {
+// Of a row of which `holes` are excluded, and that sees only its first `visible` edges, where that is given.
+void expectPairs(std::vector<float> weights, bool replace, int64_t fanout, const std::vector<uint64_t>& holes = {},
+                 size_t visible = 0) {
   WeightedRows graph({weights});
+  if (visible > 0) weights.resize(visible);
   constexpr int kDraws = 40'000;
   std::map<std::pair<uint32_t, uint32_t>, int> counts;
   for (uint64_t batch = 0; batch < kDraws; ++batch) {
-    const auto drawn = holes.empty() ? graph.draw(replace, fanout, batch) : graph.drawHoled(replace, fanout, batch, holes);
+    const auto drawn = holes.empty() ? graph.draw(replace, fanout, batch, visible)
+                                     : graph.drawHoled(replace, fanout, batch, holes, visible);
     ASSERT_EQ(drawn.counts[0], static_cast<uint32_t>(fanout));
     ++counts[{drawn.neighbors[0], drawn.neighbors[1]}];
   }
@@ -122,6 +141,31 @@ TEST(SampleWeighted, DrawsPairsInProportionToTheirWeights_WhereKeysTakeOver) {
   std::vector<float> weights = kTwelveWeights;
   weights[3] = 400;
   expectPairs(weights, false, 2);
+}
+
+// By a pass over few visible edges; through the whole row's table; and where most of what the table gives is not visible.
+TEST(SampleWeighted, DrawsPairsInProportionToTheirWeights_WhereOnlySomeEdgesAreVisible) {
+  std::vector<float> hidden = kTwelveWeights;
+  hidden.push_back(400);
+  for (bool replace : {false, true}) {
+    expectPairs(kTwelveWeights, replace, 2, {}, 5);
+    expectPairs(kTwelveWeights, replace, 2, {}, 10);
+    expectPairs(hidden, replace, 2, {}, 12);
+    expectPairs(hidden, replace, 2, {3, 11}, 12);
+    expectPairs(kTwelveWeights, replace, 2, {0}, 5);
+  }
+}
+
+TEST(SampleWeighted, DrawsNothing_WhereNoVisibleEdgeWeighsAnything) {
+  std::vector<float> weights(40, 0.0F);
+  weights[39] = 3;
+  WeightedRows graph({weights});
+  for (uint64_t visible : {1, 3, 39}) {
+    for (bool replace : {false, true}) {
+      for (int64_t fanout : {-1, 2, 60}) EXPECT_EQ(graph.draw(replace, fanout, 1, visible).counts[0], 0u);
+    }
+  }
+  EXPECT_EQ(graph.draw(true, 2, 1, 40).counts[0], 2u);
 }
 
 TEST(SampleWeighted, DrawsPairsInProportionToTheWeightsLeft_WithHoles) {

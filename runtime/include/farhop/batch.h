@@ -74,6 +74,9 @@ class Block {
   torch::Tensor edgeIndex(const std::string& relation = "") const;
   // int64 [numEdges]: original edge ids, for loaders made with edgeIds = true; borrowed. Error otherwise.
   torch::Tensor edgeIds(const std::string& relation = "") const;
+  // int32 [numEdges]: how often random walks from the destination came by the source, for loaders of importance
+  // neighbours; borrowed. Error otherwise.
+  torch::Tensor visits() const;
   // A feature of the block's edges, rows in the order of indices(); as Batch::edgeFeature().
   FeatureHandle edgeFeature(const std::string& name, const std::string& relation = "") const;
 
@@ -96,11 +99,23 @@ class Batch {
   int64_t numSeeds() const;
   // int64 [numSeeds]: number of each seed's node; repeats share one.
   torch::Tensor seedIndex() const;
+  // With disjoint seeds, else Error(kFailedPrecondition): int64 [numNodes], the position of the seed whose tree each node
+  // of a type belongs to.
+  torch::Tensor tree(const std::string& nodeType = "") const;
+  // With temporal sampling, likewise: int64 [numSeeds], the time of each seed.
+  torch::Tensor seedTimes() const;
   int64_t numNodes(const std::string& nodeType = "") const;
   int64_t numEdges() const;        // over all relations
   int64_t numRemoteEdges() const;  // of these, drawn by other machines
 
-  // Layers; block(0) is the input layer, block(numBlocks() - 1) ends in the seeds' nodes.
+  // Of a RandomWalkLoader's batches; Error otherwise. walks(): int64 [walks, length + 1], numbers of nodes, of the type
+  // that the metapath has at that step, the seed's first; -1 once a walk has ended. Walk w is number w % walksPerSeed of
+  // seed w / walksPerSeed. restarted(): bool [walks, length], true where a step began at the seed after a return to it.
+  // Borrowed (kept alive by the tensors).
+  torch::Tensor walks() const;
+  torch::Tensor restarted() const;
+
+  // Layers, none of batches of walks; block(0) is the input layer, block(numBlocks() - 1) ends in the seeds' nodes.
   int numBlocks() const;
   Block block(int layer) const;
 

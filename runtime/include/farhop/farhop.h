@@ -13,5 +13,6 @@
 #include "farhop/link_loader.h"
 #include "farhop/neighbor_loader.h"
 #include "farhop/node_feature.h"
+#include "farhop/random_walk_loader.h"
 #include "farhop/runtime.h"
 #include "farhop/version.h"

@@ -33,6 +33,7 @@ class Seeds {
   bool isSplit_ = false;
   bool isAll_ = false;
   std::vector<int64_t> originalIds_;
+  std::vector<int64_t> times_;  // as long, or empty
 };
 
 // Read-only (but for the features that the job adds) and thread-safe; cheap to copy. Valid as long as its runtime.
@@ -60,6 +61,8 @@ class Graph {
   // Seeds by original id: int64 tensor of shape [n], CPU, copied. Every process must name the same ids in
   // the same order. Error(kInvalidArgument) for an id out of range.
   Seeds seeds(const torch::Tensor& originalIds, const std::string& nodeType = "") const;
+  // Likewise with the time of each seed, int64 of shape [n], CPU, copied, in the unit of the store's times.
+  Seeds seeds(const torch::Tensor& originalIds, const std::string& nodeType, const torch::Tensor& times) const;
 
   // All nodes of a type, in the order of their original ids. With shuffle = false, EpochTail::kUneven and fanouts of -1
   // a loader brings every node once, with all its neighbours: what inference layer by layer needs.

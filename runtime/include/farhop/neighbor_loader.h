@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@
 #include "farhop/graph.h"
 
 namespace farhop {
+
+namespace sampler {
+struct SamplingOptions;
+}
 
 // How seeds are dealt to processes. kByOwner: a machine's own seeds, round robin to its processes (less
 // traffic). kGlobal: one permutation of all seeds cut by batch number, so that an epoch is the same for any
@@ -26,6 +31,36 @@ enum class EpochTail { kWrap, kDrop, kUneven };
 // Which nodes draw neighbours in a hop. kNew: each node once, in the hop after it was found; a batch's blocks share one
 // CSR. kAll: all nodes found so far again in every hop, each time a new draw, as DGL's blocks do; one CSR per block.
 enum class Expand { kNew, kAll };
+
+// Whose time a seed has bounds what its neighbourhood may know: an edge is drawn only if it and its source node are
+// not later than that (equal is allowed), at any depth. kUniform draws among those as without times, kMostRecent takes
+// the latest ones. Relations without times are always visible, and drawn as without times.
+enum class Temporal { kOff, kUniform, kMostRecent };
+
+// Which neighbours a relation draws. kAsStored: in-neighbours, of each relation that the store has; reverse relations
+// are relations like others. The others go by forward relations, which alone may be named in options then, and apply to
+// rev_NAME what is said of NAME: kIn draws in-neighbours through NAME, kOut out-neighbours through rev_NAME, kBoth both,
+// each with the fanout. Batches have the edges under the relation that they were drawn through.
+enum class Direction { kAsStored, kIn, kOut, kBoth };
+
+// Layer-neighbour sampling: rows that share sources draw the same ones, so that a batch has fewer nodes. kSequential
+// takes exactly min(fanout, degree) edges of each row, kPoisson as many on average.
+enum class Labor { kOff, kSequential, kPoisson };
+
+// What a batch's edges are. kSampled: those that the hops drew. kInduced: all of the graph between the batch's nodes, one
+// CSR per relation with a row for every node; such a batch has one block, in which all nodes are sources and destinations.
+enum class Subgraph { kSampled, kInduced };
+
+// Neighbours by visits of random walks, as in PinSAGE: docs/sampling.md, "Importance neighbours".
+struct ImportanceSampling {
+  int64_t numWalks = 10;   // from each node
+  int64_t walkLength = 2;  // passes of the metapath; steps where it is one relation
+  double restart = 0.5;    // probability, in [0, 1), to go back to the node before a pass other than the first
+  // Relations that lead from the seeds' node type back to it, each step from an edge's destination to its source. Empty:
+  // the graph's only relation.
+  std::vector<std::string> metapath;
+  std::string weight;  // edge feature of all these relations to choose edges by; empty: uniformly
+};
 
 struct NeighborLoaderOptions {
   // Neighbours per node and hop; [0] is the hop next to the seeds. -1 takes all, 0 none. Applies to every
@@ -45,6 +80,19 @@ struct NeighborLoaderOptions {
   // to every relation drawn from that weightByRelation (relation -> feature, or "") does not name.
   std::string weight;
   std::map<std::string, std::string> weightByRelation;
+  // Every seed (each position, repeats too) is the root of a tree of its own, which shares no node with the others.
+  bool disjoint = false;
+  // Makes seeds disjoint. Their times: those given to Graph::seeds(), otherwise those that the store has of their type.
+  Temporal temporal = Temporal::kOff;
+  Direction direction = Direction::kAsStored;
+  Labor labor = Labor::kOff;
+  bool layerDependency = false;  // labor: a source has the same random number in all hops
+  // The `fanouts` nodes that walks visit most, instead of in-edges drawn. The only edges of a block are then those from
+  // these nodes, of no relation of the graph (leave relations out in Block's functions); Block::visits() weighs them.
+  // fanoutsByRelation, expand, replace, weight, edgeIds and subgraph cannot be set beside it.
+  std::optional<ImportanceSampling> importance;
+  // With kInduced, fanouts may be empty: the subgraph of the seeds.
+  Subgraph subgraph = Subgraph::kSampled;
   int64_t batchSize = 1024;  // seeds per batch and process
   uint64_t seed = 0;         // fixes the order of the seeds and every draw
   bool shuffle = true;
@@ -66,7 +114,9 @@ class NeighborLoader {
   // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a fanout
   // out of range, a weight that is no number per edge or is negative, infinite or NaN in an own partition (the message
   // has file and row), a batch size below 1, seeds that cannot be dealt as asked; Error(kNotFound) for a weight that a
-  // relation has not, listing those that it has. Nothing is sent.
+  // relation has not, listing those that it has, and where temporal sampling finds no times of seeds or edges.
+  // Importance neighbours: a metapath that does not lead from the seeds' type back to it, numbers and probabilities out
+  // of range. Nothing is sent, except to ask the owners of seeds for their times where deal is kGlobal.
   NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options);
   ~NeighborLoader();
   NeighborLoader(NeighborLoader&&) noexcept;
@@ -115,7 +165,11 @@ class NeighborLoader {
   };
 
  private:
+  friend class RandomWalkLoader;
   struct Impl;
+  // `sampling` as made from other options than `options`, of which the rest holds.
+  NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options,
+                 std::unique_ptr<sampler::SamplingOptions> sampling);
   // False at the end of the epoch.
   bool next(Batch* batch);
   std::unique_ptr<Impl> impl_;

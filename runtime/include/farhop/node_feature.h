@@ -20,10 +20,10 @@ namespace farhop {
 
 struct NodeFeatureState;
 
-// A finished node feature of the job. While copies of this live, Graph::features() lists it and all processes can pull
-// it by name as they pull a stored one; the rows lie once in each machine's memory and are freed with the last copy
-// there. Pulls under way are safe when it goes, and end with rows or an Error; later ones from a process that is still
-// holding it are an Error(kFailedPrecondition). So processes let go of it after a barrier, or with the next finish().
+// A finished node feature of the job. While copies of this live, Graph::features() lists it and this process can pull it
+// by name as it pulls a stored one. The rows lie once in each machine's memory. A process that has let go of its last
+// copy goes on serving the others; when all have, the next makeNodeFeature() or finish() frees the rows. A pull that is
+// still under way then ends with rows or an Error.
 class NodeFeature {
  public:
   explicit NodeFeature(std::shared_ptr<NodeFeatureState> state) : state_(std::move(state)) {}

@@ -1,0 +1,50 @@
+// Values that are costly to make, made when somebody first asks for them.
+#pragma once
+
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include "base/status.h"
+
+namespace farhop::sampler {
+
+// Kept until this is destroyed, failures too. Thread-safe.
+template <typename Key, typename Value>
+class MadeOnce {
+ public:
+  using Made = Value;
+  using Result = absl::StatusOr<std::shared_ptr<const Value>>;
+
+  // The first caller for a key makes its value, with no lock held; others for that key wait.
+  template <typename Make>
+  Result get(const Key& key, const Make& make) const {
+    std::promise<Result> promise;
+    std::shared_future<Result> known;
+    {
+      std::lock_guard lock(mutex_);
+      const auto [at, isNew] = made_.try_emplace(key);
+      if (isNew) {
+        at->second = promise.get_future().share();
+      } else {
+        known = at->second;
+      }
+    }
+    if (known.valid()) return known.get();
+    Result result = absl::ResourceExhaustedError("out of memory");
+    try {
+      result = make();
+    } catch (const std::bad_alloc&) {  // the others must not wait for ever
+    }
+    promise.set_value(result);
+    return result;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::map<Key, std::shared_future<Result>> made_;  // guarded by mutex_
+};
+
+}  // namespace farhop::sampler

@@ -1,0 +1,77 @@
+// What inducing a batch's edges asks of one machine: the edges of its rows whose sources are nodes of the batch.
+//
+// The request is two arrays, little-endian, their parts behind each other:
+//   0  SubgraphRequestHeader
+//      RowRun[runs]: (node type, partition, count): whose rows follow
+//      u32[sum of counts]: local indices in run order
+//   1  u64 number of sets; NodeSet[sets]: (node type, count), each type at most once; then each set's gids in batch
+//      order, u32 where the type has fewer than 2^32 nodes, else u64. The same for all machines.
+// The reply is one array or two:
+//   0  u32 positions of sources in their type's set: for each relation in the schema's order whose source type has a
+//      set, for each run of its destination type, for each row, in row order; then u32 counts in the same order
+//   1  u64 original edge ids of all, where asked for
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/pod_vector.h"
+#include "base/status.h"
+#include "rpc/agent.h"
+#include "rpc/bytes.h"
+#include "sampler/neighbor_wire.h"
+#include "sampler/partitioned_graph.h"
+#include "sampler/subgraph_kernel.h"
+
+namespace farhop::sampler {
+
+inline constexpr uint16_t kSubgraphMethod = 18;
+// Edges of one machine's reply, at most: more do not fit any message.
+inline constexpr uint64_t kMaxInducedEdges = uint64_t{1} << 28;
+
+struct SubgraphRequestHeader {
+  uint32_t flags = 0;  // kWantEdgeIds
+  uint32_t runs = 0;
+};
+struct NodeSet {
+  uint32_t nodeType = 0;
+  uint32_t reserved = 0;
+  uint64_t count = 0;
+};
+
+struct SubgraphRequest {
+  bool wantEdgeIds = false;
+  std::vector<RowRun> runs;
+  std::vector<uint32_t> rows;
+};
+// The batch's nodes, [node type]; empty where it has none.
+using NodeSets = std::vector<std::vector<uint64_t>>;
+
+rpc::Bytes encodeSubgraphRows(const SubgraphRequest& request);
+rpc::Bytes encodeNodeSets(std::span<const PodVector<uint64_t>> nodes, const PartitionedGraph& graph);
+
+// Check everything against the graph. InvalidArgument or FailedPrecondition otherwise.
+absl::StatusOr<SubgraphRequest> decodeSubgraphRows(const rpc::Bytes& bytes, const PartitionedGraph& graph);
+absl::StatusOr<NodeSets> decodeNodeSets(const rpc::Bytes& bytes, const PartitionedGraph& graph);
+
+// [node type] positions of a set's gids; made once for all rows.
+using PositionsByType = std::vector<std::unique_ptr<const NodePositions>>;
+
+// The reply to a checked request; the same code for own rows. Null positions: a type without nodes. Thread-safe.
+// ResourceExhausted for more edges than a reply holds.
+absl::StatusOr<std::vector<rpc::Bytes>> serveSubgraph(const SubgraphRequest& request, const PositionsByType& positions,
+                                                      const PartitionedGraph& graph);
+
+// Cuts a reply into slices[relation][run] as sliceNeighborReply() does, after checking counts and positions against the
+// `setSizes` of the node types. DrawSlice::neighbors are u32 positions whatever the relation. They borrow `reply`.
+absl::StatusOr<std::vector<std::vector<DrawSlice>>> sliceSubgraphReply(const SubgraphRequest& request,
+                                                                       std::span<const rpc::Bytes> reply,
+                                                                       std::span<const uint64_t> setSizes,
+                                                                       const PartitionedGraph& graph);
+
+// Registers the method on `agent`; `graph` is kept by the handler. It runs on the agent's serving executor.
+void registerSubgraphService(rpc::Agent* agent, std::shared_ptr<const PartitionedGraph> graph);
+
+}  // namespace farhop::sampler
