@@ -11,7 +11,7 @@ namespace farhop::sampler {
 namespace {
 
 constexpr uint32_t kMissing = std::numeric_limits<uint32_t>::max();
-// Lookups whose memory is asked for before the first of them is read.
+// Lookups whose memory is asked for before the first of them is read: first all slots, then all gids.
 constexpr size_t kLookupsUnderWay = 32;
 
 }  // namespace
@@ -51,17 +51,16 @@ FeatureCache::Table FeatureCache::makeTable(const partition::Schema& schema, int
     }
   };
   table.positionBits = std::bit_width(copies);
-  uint64_t expected = 0;
-  eachRemote([&](uint64_t, uint32_t) { ++expected; });
-  // Once more, in a smaller table, where several partitions keep the same rows.
-  while (expected != table.rows) {
-    table.slots = std::vector<uint32_t>(2 * expected, 0);
+  const auto fill = [&](uint64_t expectedRows) {
+    table.slots = std::vector<uint32_t>(2 * expectedRows, 0);
     table.rows = 0;
     eachRemote([&](uint64_t gid, uint32_t position) { table.insert(gid, position); });
-    expected = table.rows;
-    if (2 * expected == table.slots.size()) break;
-    table.rows = 0;
-  }
+  };
+  uint64_t remote = 0;
+  eachRemote([&](uint64_t, uint32_t) { ++remote; });
+  fill(remote);
+  // Once more, in a smaller table, where several partitions keep copies of the same rows.
+  if (table.rows < remote) fill(table.rows);
   return table;
 }
 
@@ -93,6 +92,19 @@ void FeatureCache::Table::insert(uint64_t gid, uint32_t position) {
   while (slots[slot] != 0) slot = slot + 1 == slots.size() ? 0 : slot + 1;
   slots[slot] = tagOf(hash) | (position + 1);
   ++rows;
+}
+
+void FeatureCache::Table::prefetchGid(uint64_t hash) const {
+  const uint32_t tag = tagOf(hash), positionMask = (uint32_t{1} << positionBits) - 1;
+  for (uint64_t slot = slotOf(hash); slots[slot] != 0; slot = slot + 1 == slots.size() ? 0 : slot + 1) {
+    if ((slots[slot] & ~positionMask) != tag) continue;
+    const uint32_t position = (slots[slot] & positionMask) - 1;
+    const Part& part = parts[partOf(position)];
+    const partition::IdArray& gids = part.cache->gids;
+    const uint32_t index = position - part.first;
+    __builtin_prefetch(gids.narrow.empty() ? static_cast<const void*>(&gids.wide[index]) : &gids.narrow[index]);
+    return;
+  }
 }
 
 uint32_t FeatureCache::Table::find(uint64_t gid, uint64_t hash) const {
@@ -134,6 +146,7 @@ std::vector<FeatureCache::Hits> FeatureCache::noHits(int nodeType) const {
 
 void FeatureCache::take(int nodeType, const Bucket& bucket, std::vector<Hits>* hits) const {
   const Table& table = tables_[nodeType];
+  if (table.rows == 0) return;
   std::vector<uint32_t>&rows = *bucket.rows, &slots = *bucket.slots;
   std::array<uint64_t, kLookupsUnderWay> hashes;
   size_t left = 0;
@@ -143,6 +156,7 @@ void FeatureCache::take(int nodeType, const Bucket& bucket, std::vector<Hits>* h
       hashes[i] = mix64(bucket.firstGid + rows[begin + i]);
       __builtin_prefetch(&table.slots[table.slotOf(hashes[i])]);
     }
+    for (size_t i = 0; i < count; ++i) table.prefetchGid(hashes[i]);
     for (size_t i = 0; i < count; ++i) {
       const uint32_t row = rows[begin + i], slot = slots[begin + i];
       const uint32_t position = table.find(bucket.firstGid + row, hashes[i]);

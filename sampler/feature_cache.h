@@ -71,6 +71,8 @@ class FeatureCache {
     uint64_t slotOf(uint64_t hash) const;
     uint32_t tagOf(uint64_t hash) const;
     void insert(uint64_t gid, uint32_t position);
+    // Asks for the memory that find() will probably compare.
+    void prefetchGid(uint64_t hash) const;
     // The position of a gid's copy, from its slot on; kMissing where there is none.
     uint32_t find(uint64_t gid, uint64_t hash) const;
   };
