@@ -119,6 +119,7 @@ std::pair<double, double> evaluate(farhop::Runtime& runtime, farhop::NeighborLoa
 nlohmann::json summarize(const farhop::JobStats& job) {
   nlohmann::json summary = {{"remote_edge_share", job.remoteEdgeShare()},
                             {"remote_feature_share", job.remoteFeatureShare()},
+                            {"cached_feature_share", job.cachedFeatureShare()},
                             {"neighbor_bytes", job.neighborBytes},
                             {"feature_bytes", job.featureBytes},
                             {"shm_feature_bytes", job.sharedMemoryBytes}};
@@ -135,9 +136,10 @@ void printSummary(const nlohmann::json& summary) {
               summary["test_accuracy"].get<double>(), summary["mlp_test_accuracy"].get<double>());
   std::printf("training                %.1f s, %.0f sampled edges/s by all processes\n",
               summary["train_seconds"].get<double>(), summary["sampled_edges_per_s"].get<double>());
-  std::printf("remote share            %.1f %% of sampled edges, %.1f %% of feature rows\n",
+  std::printf("remote share            %.1f %% of sampled edges, %.1f %% of feature rows, %.1f %% from a cache\n",
               100 * summary["remote_edge_share"].get<double>(),
-              100 * summary["remote_feature_share"].get<double>());
+              100 * summary["remote_feature_share"].get<double>(),
+              100 * summary["cached_feature_share"].get<double>());
   std::printf("sent between machines   %.1f MB for neighbours, %.1f MB for features\n",
               summary["neighbor_bytes"].get<double>() / 1e6, summary["feature_bytes"].get<double>() / 1e6);
   for (const auto& group : summary["groups"]) {
