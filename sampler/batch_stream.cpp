@@ -37,6 +37,12 @@ void BatchStream::start(uint64_t epoch, uint64_t firstStep) {
   startMore();
 }
 
+void BatchStream::stop() {
+  std::unique_lock lock(mutex_);
+  drain(&lock);
+  nextToReturn_ = lastStep_;
+}
+
 void BatchStream::drain(std::unique_lock<std::mutex>* lock) {
   lastStep_ = nextToStart_;  // nothing new
   changed_.wait(*lock, [this] { return underWay_ == 0; });
@@ -92,6 +98,7 @@ void BatchStream::finish(uint64_t step, std::unique_ptr<BatchWorkspace> workspac
     metrics_->remoteEdges.add(static_cast<double>(traffic.remoteEdges));
     metrics_->neighborBytes.add(static_cast<double>(traffic.neighborBytes));
     metrics_->neighborMessages.add(static_cast<double>(traffic.messages));
+    if (options_.sampled) options_.sampled(**result);
   }
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(workspace));

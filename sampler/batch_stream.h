@@ -27,6 +27,8 @@ struct StreamOptions {
   int batchesUnderWay = 2;
   BatchMaker make = {};       // empty: BatchSampler::sample()
   int requestsBeforeHops = 0;  // that it waits for one after the other
+  // Sees every batch on a sampler thread as soon as it is sampled, before it can be handed out. Must not throw.
+  std::function<void(const SampledBatch&)> sampled = {};
 };
 
 // One consumer. Sampler threads run in this process, so a batch is handed over by pointer.
@@ -39,6 +41,8 @@ class BatchStream {
 
   // Starts an epoch at `firstStep`; batches of an epoch that was not read to its end are dropped.
   void start(uint64_t epoch, uint64_t firstStep = 0);
+  // Ends the epoch: waits for the batches under way and drops what was not handed out.
+  void stop();
   // The next batch in step order, or null at the end of the epoch. After an error the epoch is over; start()
   // may begin another. At most threads * batchesUnderWay batches exist ahead of the consumer.
   absl::StatusOr<std::unique_ptr<SampledBatch>> next();

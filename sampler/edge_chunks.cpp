@@ -39,10 +39,25 @@ NeighborRequest selectRows(const NeighborRequest& request, std::span<const uint3
 struct OwnedRows {
   NeighborRequest request;
   std::vector<uint32_t> keep;      // rows of the request that have edges
-  std::vector<uint64_t> slots;     // of the first edge of each
-  std::vector<uint32_t> counts;    // edges of each
-  std::vector<uint64_t> csrEdges;  // where each row's edges begin in the batch
+  std::vector<uint64_t> slots;     // of the first wanted edge of each
+  std::vector<uint32_t> skips;     // edges of each row before the first that is wanted
+  std::vector<uint32_t> counts;    // edges of each that are wanted
+  std::vector<bool> ends;          // the row has more: nothing can follow it in a request
+  std::vector<uint64_t> csrEdges;  // where each row's wanted edges begin in the batch
   const SampledRelation* edges = nullptr;
+
+  // Row `row` of the request, with `count` edges, numbered from `edge` on in the pull and from csrEdge in the batch; of
+  // which those numbered firstEdge to endEdge are wanted.
+  void add(uint32_t row, uint64_t edge, uint64_t csrEdge, uint32_t count, uint64_t firstEdge, uint64_t endEdge) {
+    const uint64_t from = std::max(edge, firstEdge), to = std::min(edge + count, endEdge);
+    if (from >= to) return;
+    keep.push_back(row);
+    slots.push_back(from - firstEdge);
+    skips.push_back(static_cast<uint32_t>(from - edge));
+    counts.push_back(static_cast<uint32_t>(to - from));
+    ends.push_back(to < edge + count);
+    csrEdges.push_back(csrEdge + from - edge);
+  }
 };
 
 class DrawnEdgeChunks : public EdgeChunkSource {
@@ -60,12 +75,12 @@ class DrawnEdgeChunks : public EdgeChunkSource {
     if (hop_ == hops_.size()) return false;
     const OwnedRows& rows = hops_[hop_];
     *chunk = {};
-    chunk->drawn.header.skip = skip_;
+    chunk->drawn.header.skip = rows.skips[row_] + skip_;
     const size_t firstRow = row_;
     // Whole rows as far as they fit; a row that never fits goes in pieces.
     while (row_ < rows.keep.size()) {
       const uint64_t left = rows.counts[row_] - skip_, room = maxEdges - chunk->count;
-      if (left > room && chunk->count > 0) break;
+      if (chunk->count > 0 && (left > room || rows.skips[row_] > 0)) break;
       const uint64_t taken = std::min(left, room);
       addEdges(rows, row_, skip_, taken, chunk);
       if (taken < left) {
@@ -73,7 +88,7 @@ class DrawnEdgeChunks : public EdgeChunkSource {
         break;
       }
       skip_ = 0;
-      ++row_;
+      if (rows.ends[row_++]) break;
     }
     const size_t endRow = std::min(rows.keep.size(), skip_ > 0 ? row_ + 1 : row_);
     chunk->drawn.rows = selectRows(rows.request, std::span(rows.keep).subspan(firstRow, endRow - firstRow));
@@ -161,17 +176,22 @@ HopEdges hopEdges(const PartitionedGraph& graph, const EdgeRange& range, size_t 
 uint64_t edgeCount(const PartitionedGraph& graph, const EdgeRange& range) {
   uint64_t count = 0;
   for (size_t hop = range.firstHop; hop < range.hops; ++hop) count += hopEdges(graph, range, hop).count();
-  return count;
+  return std::min(range.maxEdges, count - std::min(count, range.firstEdge));
 }
 
 std::vector<uint64_t> carriedEdgeIds(const PartitionedGraph& graph, const EdgeRange& range) {
   std::vector<uint64_t> ids;
   if (!range.sampling->edgeIds) return ids;
-  ids.reserve(edgeCount(graph, range));
+  const uint64_t wanted = edgeCount(graph, range);
+  ids.reserve(wanted);
+  uint64_t before = 0;  // edges of earlier hops
   for (size_t hop = range.firstHop; hop < range.hops; ++hop) {
     const HopEdges rows = hopEdges(graph, range, hop);
-    const uint64_t* const first = rows.edges->edgeIds.data() + rows.firstEdge();
-    if (rows.count() > 0) ids.insert(ids.end(), first, first + rows.count());
+    const uint64_t skip = std::min(rows.count(), range.firstEdge - std::min(range.firstEdge, before));
+    const uint64_t count = std::min(rows.count() - skip, wanted - ids.size());
+    const uint64_t* const first = rows.edges->edgeIds.data() + rows.firstEdge() + skip;
+    if (count > 0) ids.insert(ids.end(), first, first + count);
+    before += rows.count();
   }
   return ids;
 }
@@ -188,10 +208,14 @@ absl::StatusOr<std::vector<std::unique_ptr<EdgeChunkSource>>> drawnEdgeChunks(co
   std::vector<HopFrontier> frontiers(graph.schema().nodeTypes.size());
   for (HopFrontier& frontier : frontiers) frontier.rows.resize(static_cast<size_t>(graph.book().numPartitions()));
   HopFrontier& frontier = frontiers[edges.destination];
+  const uint64_t endEdge = range.firstEdge + edgeCount(graph, range);
   uint64_t slotBase = 0;
   for (size_t hop = range.firstHop; hop < range.hops; ++hop) {
     const HopEdges rows = hopEdges(graph, range, hop);
-    if (rows.count() == 0) continue;
+    if (slotBase + rows.count() <= range.firstEdge || slotBase >= endEdge) {
+      slotBase += rows.count();
+      continue;
+    }
     plan.setRange(batch, hop, edges.destination, &frontier);
     FARHOP_RETURN_IF_ERROR(plan.bucket(batch, edges.destination, &frontier));
     // The rows of each partition in the order in which requests have them.
@@ -208,13 +232,7 @@ absl::StatusOr<std::vector<std::unique_ptr<EdgeChunkSource>>> drawnEdgeChunks(co
       for (const RowRun& run : owned.request.runs) {
         for (uint32_t csrRow : csrRows[run.partition]) {
           const uint32_t from = rows.edges->indptr[csrRow], to = rows.edges->indptr[csrRow + 1];
-          if (to > from) {
-            owned.keep.push_back(row);
-            owned.slots.push_back(slotBase + from - rows.firstEdge());
-            owned.counts.push_back(to - from);
-            owned.csrEdges.push_back(from);
-          }
-          ++row;
+          owned.add(row++, slotBase + from - rows.firstEdge(), from, to - from, range.firstEdge, endEdge);
         }
       }
       if (!owned.keep.empty()) byMachine[static_cast<size_t>(machine)]->add(std::move(owned));
@@ -233,15 +251,17 @@ std::vector<std::unique_ptr<EdgeChunkSource>> edgeChunksById(const PartitionedGr
   const partition::PartitionBook& book = graph.book();
   std::vector<std::vector<uint32_t>> rows(static_cast<size_t>(book.numPartitions())), slots(rows.size());
   const bool reverse = forward != range.relation;
-  uint32_t slot = 0;
+  const uint64_t endEdge = range.firstEdge + edgeIds.size();
+  uint64_t edge = 0;
   for (size_t hop = range.firstHop; hop < range.hops; ++hop) {
     const HopEdges part = hopEdges(graph, range, hop);
     for (uint32_t row = part.firstRow; row < part.endRow; ++row) {
-      for (uint32_t e = part.edges->indptr[row]; e < part.edges->indptr[row + 1]; ++e) {
+      for (uint32_t e = part.edges->indptr[row]; e < part.edges->indptr[row + 1]; ++e, ++edge) {
+        if (edge < range.firstEdge || edge >= endEdge) continue;
         const uint64_t gid = range.batch->nodes[type][reverse ? part.edges->indices[e] : row];
         const int k = book.partitionOf(type, gid);
         rows[static_cast<size_t>(k)].push_back(static_cast<uint32_t>(gid - book.begin(type, k)));
-        slots[static_cast<size_t>(k)].push_back(slot++);
+        slots[static_cast<size_t>(k)].push_back(static_cast<uint32_t>(edge - range.firstEdge));
       }
     }
   }

@@ -57,6 +57,9 @@ struct EdgeRange {
   size_t hops = 0;
   // False for edges that are no result of hops of draws: they can be had by the ids that the batch carries, alone.
   bool drawn = true;
+  // Of the edges that this names, those numbered from firstEdge on, at most maxEdges of them.
+  uint64_t firstEdge = 0;
+  uint64_t maxEdges = ~uint64_t{0};
 };
 
 // The rows of a relation that drew in one hop.

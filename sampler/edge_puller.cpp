@@ -51,27 +51,29 @@ struct EdgePuller::Pull {
   // The stage at hand.
   std::vector<EdgeTarget> targets;
   std::vector<uint32_t> features;      // of the targets
-  std::vector<size_t> rowBytes;        // of the targets
+  std::vector<RowCopy> copies;         // of the targets
+  std::vector<RowPart> parts;          // of the targets; empty: all want whole rows
   uint64_t chunkEdges = 1;
   std::vector<std::unique_ptr<EdgeChunkSource>> sources;
   int underWay = 0;                    // chunks, and one for the stage's start
   absl::Status status;
 
+  bool cancelled() const { return request.cancelled != nullptr && request.cancelled->load(std::memory_order_relaxed); }
   // Puts the rows of a chunk where they belong.
   void place(const EdgeChunk& chunk, const std::vector<rpc::Bytes>& arrays) const {
     for (size_t t = 0; t < targets.size(); ++t) {
-      if (rowBytes[t] == 0) continue;
+      if (copies[t].sourceBytes() == 0) continue;
       const std::byte* from = arrays[t].data();
       for (const SlotRun& run : chunk.slots) {
-        std::memcpy(targets[t].destination + run.first * rowBytes[t], from, run.count * rowBytes[t]);
-        from += run.count * rowBytes[t];
+        copies[t].copy(from, targets[t].destination + run.first * copies[t].destinationBytes(), run.count);
+        from += run.count * copies[t].sourceBytes();
       }
     }
   }
   // Hands out the ids that are here.
   void placeEdgeIds() const {
     for (const EdgeTarget& target : request.targets) {
-      if (target.feature != kEdgeIdFeature || edgeIds.empty()) continue;
+      if (target.feature != kEdgeIdFeature || edgeIds.empty() || target.format.part) continue;
       std::memcpy(target.destination, edgeIds.data(), edgeIds.size() * sizeof(uint64_t));
     }
   }
@@ -130,24 +132,36 @@ void EdgePuller::begin(const std::shared_ptr<Pull>& pull) {
       status = sources.status();
       if (sources.ok()) pull->sources = *std::move(sources);
     }
-    if (status.ok()) startStage(pull);
+    if (status.ok()) status = startStage(pull);
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError("out of memory");
   }
   release(pull, status);
 }
 
-// Begins with the chunks of other machines, which travel while the own ones are read.
-void EdgePuller::startStage(const std::shared_ptr<Pull>& pull) {
-  const PartitionedGraph& graph = reader_->graph();
-  const int relation = pull->request.range.relation;
+absl::Status EdgePuller::addCopies(Pull* pull) const {
   pull->features.clear();
-  pull->rowBytes.clear();
+  pull->copies.clear();
+  pull->parts.clear();
+  bool whole = true;
   for (const EdgeTarget& target : pull->targets) {
+    FARHOP_ASSIGN_OR_RETURN(
+        const RowCopy copy, RowCopy::make(edgeFeatureSpec(reader_->graph(), pull->request.range.relation, target.feature), target.format));
     pull->features.push_back(target.feature);
-    pull->rowBytes.push_back(edgeFeatureSpec(graph, relation, target.feature).rowBytes());
+    pull->copies.push_back(copy);
+    pull->parts.push_back(copy.part());
+    whole = whole && copy.isWholeRow();
   }
-  const size_t edgeBytes = edgeRowBytes(graph, relation, pull->features);
+  if (whole) pull->parts.clear();
+  return absl::OkStatus();
+}
+
+// Begins with the chunks of other machines, which travel while the own ones are read.
+absl::Status EdgePuller::startStage(const std::shared_ptr<Pull>& pull) {
+  const PartitionedGraph& graph = reader_->graph();
+  FARHOP_RETURN_IF_ERROR(addCopies(pull.get()));
+  size_t edgeBytes = 0;
+  for (const RowCopy& copy : pull->copies) edgeBytes += copy.sourceBytes();
   pull->chunkEdges = std::max<uint64_t>(1, maxReplyBytes_ / std::max<size_t>(1, edgeBytes));
   for (size_t s = 0; s < pull->sources.size(); ++s) {
     if (pull->sources[s]->machine() == graph.machine()) continue;
@@ -155,8 +169,9 @@ void EdgePuller::startStage(const std::shared_ptr<Pull>& pull) {
   }
   for (size_t s = 0; s < pull->sources.size(); ++s) {
     if (pull->sources[s]->machine() != graph.machine() || !pull->status.ok()) continue;
-    pull->status = readOwn(pull.get(), s);
+    FARHOP_RETURN_IF_ERROR(readOwn(pull.get(), s));
   }
+  return absl::OkStatus();
 }
 
 absl::Status EdgePuller::readOwn(Pull* pull, size_t source) {
@@ -164,26 +179,34 @@ absl::Status EdgePuller::readOwn(Pull* pull, size_t source) {
   while (pull->sources[source]->next(pull->chunkEdges, &chunk)) {
     std::vector<rpc::Bytes> arrays;
     std::vector<std::byte*> addresses;
-    for (size_t rowBytes : pull->rowBytes) {
-      arrays.push_back(rpc::Bytes::allocate(rowBytes * chunk.count));
+    size_t bytes = 0;
+    for (const RowCopy& copy : pull->copies) {
+      arrays.push_back(rpc::Bytes::allocate(copy.sourceBytes() * chunk.count));
       addresses.push_back(arrays.back().data());
+      bytes += arrays.back().size();
     }
     if (chunk.byId) {
       chunk.edges.features = pull->features;
+      chunk.edges.parts = pull->parts;
       FARHOP_RETURN_IF_ERROR(reader_->readById(chunk.edges, addresses));
     } else {
       chunk.drawn.features = pull->features;
+      chunk.drawn.parts = pull->parts;
       uint64_t checksum = 0;
       FARHOP_RETURN_IF_ERROR(reader_->readDrawn(chunk.drawn, addresses, &checksum));
       if (checksum != chunk.checksum) return otherDraw();
     }
     pull->place(chunk, arrays);
     metrics_->ownRows.add(static_cast<double>(chunk.count));
+    metrics_->featureBytesRead.add(static_cast<double>(bytes));
   }
   return absl::OkStatus();
 }
 
 void EdgePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t source) {
+  if (pull->status.ok() && pull->cancelled()) {
+    pull->status = absl::CancelledError("nobody wants the pulled features any more");
+  }
   if (!pull->status.ok()) return;
   auto chunk = std::make_shared<EdgeChunk>();
   if (pull->sources[source]->next(pull->chunkEdges, chunk.get())) send(pull, source, std::move(chunk));
@@ -191,15 +214,17 @@ void EdgePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t source) {
 
 void EdgePuller::send(const std::shared_ptr<Pull>& pull, size_t source, std::shared_ptr<EdgeChunk> chunk) {
   std::vector<size_t> sizes;
-  for (size_t rowBytes : pull->rowBytes) sizes.push_back(rowBytes * chunk->count);
+  for (const RowCopy& copy : pull->copies) sizes.push_back(copy.sourceBytes() * chunk->count);
   std::vector<rpc::OutArray> arrays;
   uint16_t method;
   if (chunk->byId) {
     chunk->edges.features = pull->features;
+    chunk->edges.parts = pull->parts;
     arrays = encodeEdgesById(std::move(chunk->edges));
     method = kEdgesByIdMethod;
   } else {
     chunk->drawn.features = pull->features;
+    chunk->drawn.parts = pull->parts;
     arrays = encodeDrawnEdges(std::move(chunk->drawn));
     method = kDrawnEdgesMethod;
     sizes.push_back(sizeof(uint64_t));
@@ -230,7 +255,7 @@ void EdgePuller::send(const std::shared_ptr<Pull>& pull, size_t source, std::sha
 absl::Status EdgePuller::finishChunk(const std::shared_ptr<Pull>& pull, size_t source, const EdgeChunk& chunk,
                                      const std::vector<rpc::Bytes>& arrays) {
   if (!chunk.byId && arrays.back().as<uint64_t>()[0] != chunk.checksum) return otherDraw();
-  pull->place(chunk, arrays);
+  if (!pull->cancelled()) pull->place(chunk, arrays);
   metrics_->remoteRows.add(static_cast<double>(chunk.count));
   startChunk(pull, source);
   return absl::OkStatus();
@@ -254,7 +279,7 @@ void EdgePuller::finishStage(const std::shared_ptr<Pull>& pull) {
     pull->placeEdgeIds();
     pull->targets = pull->rowTargets();
     pull->sources = edgeChunksById(reader_->graph(), pull->request.range, pull->edgeIds);
-    startStage(pull);
+    status = startStage(pull);
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError("out of memory");
   }

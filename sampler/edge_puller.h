@@ -7,6 +7,7 @@
 // staging memory of a pull is bounded.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -24,7 +25,8 @@ namespace farhop::sampler {
 
 struct EdgeTarget {
   uint32_t feature = 0;              // edgeFeatureIndex() of the range's relation
-  std::byte* destination = nullptr;  // [edgeCount(range), rowBytes]
+  std::byte* destination = nullptr;  // [edgeCount(range)] rows as `format` makes them
+  RowFormat format = {};
 };
 
 struct EdgePullRequest {
@@ -32,6 +34,8 @@ struct EdgePullRequest {
   std::vector<EdgeTarget> targets;
   std::shared_ptr<const void> keepAlive;  // holds the destinations until nothing writes to them
   Deadline deadline;
+  // Once true, nothing more is asked for, and the pull ends (Cancelled) when what is under way has come. Null: never.
+  std::shared_ptr<const std::atomic<bool>> cancelled = nullptr;
 };
 
 // Thread-safe. The agent (null with one machine) must outlive it.
@@ -51,10 +55,11 @@ class EdgePuller {
  private:
   struct Pull;
   void begin(const std::shared_ptr<Pull>& pull);
-  void startStage(const std::shared_ptr<Pull>& pull);
+  absl::Status startStage(const std::shared_ptr<Pull>& pull);
   void finishStage(const std::shared_ptr<Pull>& pull);
   void startChunk(const std::shared_ptr<Pull>& pull, size_t source);
   void send(const std::shared_ptr<Pull>& pull, size_t source, std::shared_ptr<EdgeChunk> chunk);
+  absl::Status addCopies(Pull* pull) const;
   absl::Status readOwn(Pull* pull, size_t source);
   absl::Status finishChunk(const std::shared_ptr<Pull>& pull, size_t source, const EdgeChunk& chunk,
                            const std::vector<rpc::Bytes>& arrays);

@@ -11,13 +11,15 @@ constexpr size_t kPrefetchEdges = 8;
 // Rows that are drawn before their features are read: what is kept of a draw stays small, whatever is asked for.
 constexpr uint32_t kRowsPerDraw = 64;
 
-// Copies the rows at `positions` behind each other.
-void gatherEdges(const partition::FeatureTable& table, std::span<const uint64_t> positions, std::byte* destination) {
+// Copies the part of the rows at `positions` behind each other.
+void gatherEdges(const partition::FeatureTable& table, const RowPart& part, std::span<const uint64_t> positions,
+                 std::byte* destination) {
   const size_t rowBytes = table.spec.rowBytes();
-  if (rowBytes == 0) return;  // neither side has an address
+  if (part.bytes == 0) return;  // perhaps neither side has an address
+  const std::byte* const data = table.data + part.firstByte;
   for (size_t i = 0; i < positions.size(); ++i) {
-    if (i + kPrefetchEdges < positions.size()) __builtin_prefetch(table.data + positions[i + kPrefetchEdges] * rowBytes);
-    std::memcpy(destination + i * rowBytes, table.data + positions[i] * rowBytes, rowBytes);
+    if (i + kPrefetchEdges < positions.size()) __builtin_prefetch(data + positions[i + kPrefetchEdges] * rowBytes);
+    std::memcpy(destination + i * part.bytes, data + positions[i] * rowBytes, part.bytes);
   }
 }
 
@@ -105,6 +107,7 @@ absl::Status EdgeReader::readDrawnAs(const DrawnEdgesRequest& request, std::span
                                      uint64_t* checksum) const {
   const RelationDraw& draw = request.rows.draws[0];
   const int relation = static_cast<int>(draw.relation);
+  const std::vector<RowPart> parts = edgeRowParts(*graph_, relation, request.features, request.parts);
   const uint64_t skip = request.header.skip, end = skip + request.header.edges;
   DrawnNeighbors<Id> drawn;
   PositionSet scratch;
@@ -127,7 +130,7 @@ absl::Status EdgeReader::readDrawnAs(const DrawnEdgesRequest& request, std::span
         const uint64_t at = seen + from - skip;
         const std::span<const uint64_t> positions(drawn.edgeIds.data() + from, to - from);
         for (size_t f = 0; f < features.size(); ++f) {
-          gatherEdges(features[f], positions, destinations[f] + at * features[f].spec.rowBytes());
+          gatherEdges(features[f], parts[f], positions, destinations[f] + at * parts[f].bytes);
         }
         for (uint64_t i = from; i < to; ++i) *checksum += drawnEdgesChecksum(at + i - from, drawn.neighbors[i]);
       }
@@ -150,6 +153,7 @@ absl::Status EdgeReader::readDrawn(const DrawnEdgesRequest& request, std::span<s
 
 absl::Status EdgeReader::readById(const EdgesByIdRequest& request, std::span<std::byte* const> destinations) const {
   const int relation = static_cast<int>(request.relation);
+  const std::vector<RowPart> parts = edgeRowParts(*graph_, relation, request.features, request.parts);
   std::vector<uint64_t> positions;
   size_t at = 0;
   for (const EdgeRun& run : request.runs) {
@@ -160,7 +164,7 @@ absl::Status EdgeReader::readById(const EdgesByIdRequest& request, std::span<std
                                .find(std::span(request.rows).subspan(at, run.count),
                                      std::span(request.edgeIds).subspan(at, run.count), &positions));
     for (size_t f = 0; f < features.size(); ++f) {
-      gatherEdges(features[f], positions, destinations[f] + at * features[f].spec.rowBytes());
+      gatherEdges(features[f], parts[f], positions, destinations[f] + at * parts[f].bytes);
     }
     at += run.count;
   }
@@ -169,24 +173,24 @@ absl::Status EdgeReader::readById(const EdgesByIdRequest& request, std::span<std
 
 namespace {
 
-// Memory for `edges` rows of each feature, or an error for more than `maxReplyBytes`.
+// Memory for the parts of `edges` rows of each feature, or an error for more than `maxReplyBytes`.
 struct ReplyArrays {
   std::vector<rpc::Bytes> arrays;
   std::vector<std::byte*> addresses;
   size_t bytes = 0;
 };
 
-absl::StatusOr<ReplyArrays> allocateReply(const PartitionedGraph& graph, int relation, std::span<const uint32_t> features,
-                                          uint64_t edges, size_t maxReplyBytes) {
+absl::StatusOr<ReplyArrays> allocateReply(const std::vector<RowPart>& parts, uint64_t edges, size_t maxReplyBytes) {
   ReplyArrays reply;
-  const size_t edgeBytes = edgeRowBytes(graph, relation, features);
+  size_t edgeBytes = 0;
+  for (const RowPart& part : parts) edgeBytes += part.bytes;
   if (edgeBytes > 0 && edges > maxReplyBytes / edgeBytes) {
     return absl::InvalidArgumentError(absl::StrCat("malformed request for edge features: ", edges, " edges of ", edgeBytes,
                                                    " bytes exceed the ", maxReplyBytes, " bytes of a reply"));
   }
   reply.bytes = edges * edgeBytes;
-  for (uint32_t feature : features) {
-    reply.arrays.push_back(rpc::Bytes::allocate(edges * edgeFeatureSpec(graph, relation, feature).rowBytes()));
+  for (const RowPart& part : parts) {
+    reply.arrays.push_back(rpc::Bytes::allocate(edges * part.bytes));
     reply.addresses.push_back(reply.arrays.back().data());
   }
   return reply;
@@ -211,8 +215,9 @@ void registerEdgeService(rpc::Agent* agent, std::shared_ptr<const EdgeReader> re
     const auto serve = [&]() -> absl::StatusOr<ReplyArrays> {
       FARHOP_ASSIGN_OR_RETURN(const DrawnEdgesRequest decoded, decodeDrawnEdges(request.arrays, reader->graph()));
       FARHOP_ASSIGN_OR_RETURN(ReplyArrays reply,
-                              allocateReply(reader->graph(), static_cast<int>(decoded.rows.draws[0].relation),
-                                            decoded.features, decoded.header.edges, maxReplyBytes));
+                              allocateReply(edgeRowParts(reader->graph(), static_cast<int>(decoded.rows.draws[0].relation),
+                                                         decoded.features, decoded.parts),
+                                            decoded.header.edges, maxReplyBytes));
       uint64_t checksum = 0;
       FARHOP_RETURN_IF_ERROR(reader->readDrawn(decoded, reply.addresses, &checksum));
       reply.arrays.push_back(rpc::Bytes::allocate(sizeof(checksum)));
@@ -225,7 +230,8 @@ void registerEdgeService(rpc::Agent* agent, std::shared_ptr<const EdgeReader> re
     const auto serve = [&]() -> absl::StatusOr<ReplyArrays> {
       FARHOP_ASSIGN_OR_RETURN(const EdgesByIdRequest decoded, decodeEdgesById(request.arrays, reader->graph()));
       FARHOP_ASSIGN_OR_RETURN(ReplyArrays reply,
-                              allocateReply(reader->graph(), static_cast<int>(decoded.relation), decoded.features,
+                              allocateReply(edgeRowParts(reader->graph(), static_cast<int>(decoded.relation),
+                                                         decoded.features, decoded.parts),
                                             decoded.rows.size(), maxReplyBytes));
       FARHOP_RETURN_IF_ERROR(reader->readById(decoded, reply.addresses));
       return reply;

@@ -47,7 +47,8 @@ class EdgeReader {
  public:
   explicit EdgeReader(std::shared_ptr<const PartitionedGraph> graph) : graph_(std::move(graph)) {}
 
-  // Draws the rows of a checked request again and writes header.edges rows of feature i to destinations[i], packed;
+  // Draws the rows of a checked request again and writes header.edges rows (or their parts) of feature i to
+  // destinations[i], packed;
   // `checksum` becomes that of their sources. InvalidArgument when the draw has fewer edges, or ends before the last row.
   absl::Status readDrawn(const DrawnEdgesRequest& request, std::span<std::byte* const> destinations,
                          uint64_t* checksum) const;

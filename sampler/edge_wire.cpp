@@ -33,13 +33,17 @@ rpc::OutArray headerArray(const T& header) {
   return rpc::OutArray::fromVector(std::vector<T>(1, header));
 }
 
-absl::Status checkFeatures(const PartitionedGraph& graph, int relation, std::span<const uint32_t> features) {
+absl::Status checkFeatures(const PartitionedGraph& graph, int relation, std::span<const uint32_t> features,
+                           std::span<const RowPart> parts) {
   if (features.empty() || features.size() > kMaxFeatures) return malformed(absl::StrCat(features.size(), " features"));
   const size_t known = graph.schema().relations[relation].features.size();
   for (uint32_t feature : features) {
     if (feature != kEdgeIdFeature && feature >= known) return malformed(absl::StrCat("feature ", feature));
   }
-  return absl::OkStatus();
+  std::vector<size_t> rowBytes;
+  for (uint32_t feature : features) rowBytes.push_back(edgeFeatureSpec(graph, relation, feature).rowBytes());
+  const absl::Status status = checkParts(parts, rowBytes);
+  return status.ok() ? status : malformed(status.message());
 }
 
 }  // namespace
@@ -66,10 +70,13 @@ partition::FeatureSpec edgeFeatureSpec(const PartitionedGraph& graph, int relati
   return graph.schema().relations[featureRelation(graph, relation)].features[feature];
 }
 
-size_t edgeRowBytes(const PartitionedGraph& graph, int relation, std::span<const uint32_t> features) {
-  size_t bytes = 0;
-  for (uint32_t feature : features) bytes += edgeFeatureSpec(graph, relation, feature).rowBytes();
-  return bytes;
+std::vector<RowPart> edgeRowParts(const PartitionedGraph& graph, int relation, std::span<const uint32_t> features,
+                                  std::span<const RowPart> parts) {
+  std::vector<RowPart> wanted;
+  for (size_t f = 0; f < features.size(); ++f) {
+    wanted.push_back(partOf(parts, f, edgeFeatureSpec(graph, relation, features[f]).rowBytes()));
+  }
+  return wanted;
 }
 
 std::vector<rpc::OutArray> encodeDrawnEdges(DrawnEdgesRequest request) {
@@ -77,6 +84,7 @@ std::vector<rpc::OutArray> encodeDrawnEdges(DrawnEdgesRequest request) {
   arrays.push_back(headerArray(request.header));
   arrays.push_back(rpc::OutArray::fromVector(std::move(request.features)));
   for (rpc::OutArray& array : encodeNeighborRequest(request.rows)) arrays.push_back(std::move(array));
+  if (!request.parts.empty()) arrays.push_back(rpc::OutArray::fromVector(std::move(request.parts)));
   return arrays;
 }
 
@@ -87,22 +95,24 @@ std::vector<rpc::OutArray> encodeEdgesById(EdgesByIdRequest request) {
   arrays.push_back(rpc::OutArray::fromVector(std::move(request.runs)));
   arrays.push_back(rpc::OutArray::fromVector(std::move(request.rows)));
   arrays.push_back(rpc::OutArray::fromVector(std::move(request.edgeIds)));
+  if (!request.parts.empty()) arrays.push_back(rpc::OutArray::fromVector(std::move(request.parts)));
   return arrays;
 }
 
 absl::StatusOr<DrawnEdgesRequest> decodeDrawnEdges(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph) {
-  if (arrays.size() != 3) return malformed("not 3 arrays");
+  if (arrays.size() != 3 && arrays.size() != 4) return malformed("not 3 or 4 arrays");
   DrawnEdgesRequest request;
   FARHOP_RETURN_IF_ERROR(copyHeader(arrays[0], &request.header));
   FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], &request.features));
-  FARHOP_ASSIGN_OR_RETURN(request.rows, decodeNeighborRequest(arrays.subspan(2), graph));
+  FARHOP_ASSIGN_OR_RETURN(request.rows, decodeNeighborRequest(arrays.subspan(2, 1), graph));
+  if (arrays.size() == 4) FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], &request.parts));
   if (request.rows.draws.size() != 1) return malformed(absl::StrCat(request.rows.draws.size(), " draws"));
   const int relation = static_cast<int>(request.rows.draws[0].relation);
   const partition::Relation& edges = graph.schema().relations[relation];
   for (const RowRun& run : request.rows.runs) {
     if (static_cast<int>(run.nodeType) != edges.destination) return malformed(absl::StrCat("rows of node type ", run.nodeType));
   }
-  FARHOP_RETURN_IF_ERROR(checkFeatures(graph, relation, request.features));
+  FARHOP_RETURN_IF_ERROR(checkFeatures(graph, relation, request.features, request.parts));
   if (request.header.edges > kMaxEdges || request.header.skip > kMaxEdges) {
     return malformed(absl::StrCat(request.header.edges, " edges after ", request.header.skip));
   }
@@ -110,7 +120,7 @@ absl::StatusOr<DrawnEdgesRequest> decodeDrawnEdges(std::span<const rpc::Bytes> a
 }
 
 absl::StatusOr<EdgesByIdRequest> decodeEdgesById(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph) {
-  if (arrays.size() != 5) return malformed("not 5 arrays");
+  if (arrays.size() != 5 && arrays.size() != 6) return malformed("not 5 or 6 arrays");
   EdgesByIdHeader header;
   FARHOP_RETURN_IF_ERROR(copyHeader(arrays[0], &header));
   EdgesByIdRequest request;
@@ -119,9 +129,10 @@ absl::StatusOr<EdgesByIdRequest> decodeEdgesById(std::span<const rpc::Bytes> arr
   FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], &request.runs));
   FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], &request.rows));
   FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], &request.edgeIds));
+  if (arrays.size() == 6) FARHOP_RETURN_IF_ERROR(copyArray(arrays[5], &request.parts));
   if (request.relation >= graph.schema().relations.size()) return malformed(absl::StrCat("relation ", request.relation));
   const int relation = static_cast<int>(request.relation);
-  FARHOP_RETURN_IF_ERROR(checkFeatures(graph, relation, request.features));
+  FARHOP_RETURN_IF_ERROR(checkFeatures(graph, relation, request.features, request.parts));
   if (request.edgeIds.size() != request.rows.size()) return malformed("not one edge id per row");
   const int type = graph.schema().relations[relation].destination;
   uint64_t total = 0;

@@ -5,6 +5,7 @@
 //   0  DrawnEdgesHeader
 //   1  u32 feature indices (into the relation's features, or kEdgeIdFeature)
 //   2  a neighbour request with one draw (neighbor_wire.h)
+//   3  RowPart[features], only where not all rows are wanted whole (row_format.h)
 // Reply: one array per feature, rows in the order of the draw, packed; then u64: drawnEdgesChecksum() of the sources,
 // by which the requester knows that the draw is the one of its batch.
 //
@@ -14,6 +15,7 @@
 //   2  EdgeRun[N]: (partition, count): whose rows follow
 //   3  u32 local indices of the destinations in run order
 //   4  u64 original edge ids, likewise
+//   5  RowPart[features], as above
 // Reply: one array per feature.
 #pragma once
 
@@ -27,6 +29,7 @@
 #include "rpc/bytes.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
+#include "sampler/row_format.h"
 
 namespace farhop::sampler {
 
@@ -53,6 +56,7 @@ struct DrawnEdgesRequest {
   DrawnEdgesHeader header;
   std::vector<uint32_t> features;
   NeighborRequest rows;  // one draw
+  std::vector<RowPart> parts = {};  // per feature; empty: whole rows
 };
 
 struct EdgesByIdHeader {
@@ -69,6 +73,7 @@ struct EdgesByIdRequest {
   std::vector<EdgeRun> runs;
   std::vector<uint32_t> rows;
   std::vector<uint64_t> edgeIds;  // as long as rows
+  std::vector<RowPart> parts = {};  // as above
 };
 
 std::vector<rpc::OutArray> encodeDrawnEdges(DrawnEdgesRequest request);
@@ -79,8 +84,9 @@ std::vector<rpc::OutArray> encodeEdgesById(EdgesByIdRequest request);
 absl::StatusOr<DrawnEdgesRequest> decodeDrawnEdges(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph);
 absl::StatusOr<EdgesByIdRequest> decodeEdgesById(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph);
 
-// Bytes of one edge's rows of all features.
-size_t edgeRowBytes(const PartitionedGraph& graph, int relation, std::span<const uint32_t> features);
+// Of each feature, what is wanted of an edge's row: as `parts` says, or all of it.
+std::vector<RowPart> edgeRowParts(const PartitionedGraph& graph, int relation, std::span<const uint32_t> features,
+                                  std::span<const RowPart> parts);
 
 // What edge number `index` of a reply, with source `gid`, adds to its checksum.
 inline uint64_t drawnEdgesChecksum(uint64_t index, uint64_t gid) { return mix64(mix64(gid + kGoldenGamma) + index); }

@@ -13,29 +13,6 @@ namespace {
 
 constexpr int kChunksUnderWay = 2;
 
-// Takes one array per feature, of exactly the size that the chunk's rows have.
-class ChunkSink : public rpc::ReplySink {
- public:
-  explicit ChunkSink(std::vector<size_t> expected) : expected_(std::move(expected)) {}
-
-  absl::StatusOr<std::vector<void*>> allocate(std::span<const size_t> sizes) override {
-    if (!std::equal(sizes.begin(), sizes.end(), expected_.begin(), expected_.end())) {
-      return absl::InternalError("malformed feature reply: not the rows that were asked for");
-    }
-    std::vector<void*> addresses;
-    for (size_t size : sizes) {
-      arrays.push_back(rpc::Bytes::allocate(size));
-      addresses.push_back(arrays.back().data());
-    }
-    return addresses;
-  }
-
-  std::vector<rpc::Bytes> arrays;
-
- private:
-  std::vector<size_t> expected_;
-};
-
 }  // namespace
 
 // One pull and the rows it still wants of each machine.
@@ -47,12 +24,21 @@ struct FeaturePuller::Pull {
     std::vector<uint32_t> slots;  // where each row goes
     size_t next = 0;              // first row not yet asked for
   };
+  struct OwnRows {
+    int partition = 0;
+    std::vector<uint32_t> rows, slots;
+  };
 
   PullRequest request;
   std::function<void(absl::Status)> done;
-  std::vector<size_t> rowBytes;  // per target
+  std::vector<RowCopy> copies;   // per target
+  size_t totalRowBytes = 0;      // of all targets, as they travel
+  bool wholeRows = true;         // of all targets
   size_t chunkRows = 1;
+  std::vector<OwnRows> own;
   std::vector<Stream> streams;
+
+  bool cancelled() const { return request.cancelled != nullptr && request.cancelled->load(std::memory_order_relaxed); }
 
   std::mutex mutex;
   absl::Status status;  // guarded by mutex, as are streams[].next and
@@ -91,8 +77,13 @@ struct FeaturePuller::Share {
 
 FeaturePuller::FeaturePuller(std::shared_ptr<const PartitionedGraph> graph, rpc::Agent* agent,
                              std::shared_ptr<SamplerMetrics> metrics, size_t maxReplyBytes)
+    : FeaturePuller(std::move(graph), agent == nullptr ? nullptr : agentRowTransport(agent), std::move(metrics),
+                    maxReplyBytes) {}
+
+FeaturePuller::FeaturePuller(std::shared_ptr<const PartitionedGraph> graph, std::unique_ptr<RowTransport> transport,
+                             std::shared_ptr<SamplerMetrics> metrics, size_t maxReplyBytes)
     : graph_(std::move(graph)),
-      agent_(agent),
+      transport_(std::move(transport)),
       metrics_(std::move(metrics)),
       maxReplyBytes_(maxReplyBytes),
       executor_("farhop-pull", 1) {}
@@ -105,57 +96,68 @@ void FeaturePuller::pull(PullRequest request, std::function<void(absl::Status)> 
   pull->done = std::move(done);
   Share own;
   own.join(pull);
+  for (const FeatureTarget& target : pull->request.targets) {
+    auto copy = RowCopy::make(featureSpec(*graph_, pull->request.nodeType, target.feature), target.format);
+    if (!copy.ok()) {
+      own.status = copy.status();
+      return;
+    }
+    pull->totalRowBytes += copy->sourceBytes();
+    pull->wholeRows = pull->wholeRows && copy->isWholeRow();
+    pull->copies.push_back(*copy);
+  }
+  pull->chunkRows = std::max<size_t>(1, maxReplyBytes_ / std::max<size_t>(1, pull->totalRowBytes));
+  plan(pull.get());
+  // Remote rows first: they travel while the own ones are copied.
+  for (size_t s = 0; s < pull->streams.size(); ++s) {
+    for (int i = 0; i < kChunksUnderWay; ++i) startChunk(pull, s);
+  }
+  own.status = copyOwn(pull.get());
+}
+
+// Buckets the rows by partition, then by owner.
+void FeaturePuller::plan(Pull* pull) const {
   const partition::PartitionBook& book = graph_->book();
   const int type = pull->request.nodeType;
-
-  // Bucket by partition, then by owner.
-  std::vector<std::vector<uint32_t>> rows(book.numPartitions()), slots(book.numPartitions());
+  std::vector<std::vector<uint32_t>> rows(static_cast<size_t>(book.numPartitions())), slots(rows.size());
   for (size_t i = 0; i < pull->request.gids.size(); ++i) {
     const uint64_t gid = pull->request.gids[i];
     const int k = book.partitionOf(type, gid);
-    rows[k].push_back(static_cast<uint32_t>(gid - book.begin(type, k)));
-    slots[k].push_back(static_cast<uint32_t>(i));
+    rows[static_cast<size_t>(k)].push_back(static_cast<uint32_t>(gid - book.begin(type, k)));
+    slots[static_cast<size_t>(k)].push_back(static_cast<uint32_t>(i));
   }
-  size_t totalRowBytes = 0;
-  for (const FeatureTarget& target : pull->request.targets) {
-    pull->rowBytes.push_back(featureSpec(*graph_, type, target.feature).rowBytes());
-    totalRowBytes += pull->rowBytes.back();
-  }
-  pull->chunkRows = std::max<size_t>(1, maxReplyBytes_ / std::max<size_t>(1, totalRowBytes));
-
   for (int machine = 0; machine < graph_->machines(); ++machine) {
-    if (machine == graph_->machine()) continue;
     Pull::Stream stream;
     stream.machine = machine;
-    for (int k = 0; k < book.numPartitions(); ++k) {
-      if (graph_->owner(k) != machine || rows[k].empty()) continue;
+    for (int partition = 0; partition < book.numPartitions(); ++partition) {
+      const size_t k = static_cast<size_t>(partition);
+      if (graph_->owner(partition) != machine || rows[k].empty()) continue;
+      if (machine == graph_->machine()) {
+        pull->own.push_back({partition, std::move(rows[k]), std::move(slots[k])});
+        continue;
+      }
       stream.runs.push_back({static_cast<uint32_t>(k), static_cast<uint32_t>(rows[k].size())});
       stream.rows.insert(stream.rows.end(), rows[k].begin(), rows[k].end());
       stream.slots.insert(stream.slots.end(), slots[k].begin(), slots[k].end());
     }
     if (!stream.rows.empty()) pull->streams.push_back(std::move(stream));
   }
-  // Remote rows first: they travel while the own ones are copied.
-  for (size_t s = 0; s < pull->streams.size(); ++s) {
-    for (int i = 0; i < kChunksUnderWay; ++i) startChunk(pull, s);
-  }
+}
 
-  absl::Status status;
+absl::Status FeaturePuller::copyOwn(Pull* pull) const {
   size_t ownRows = 0;
-  for (int k : graph_->ownPartitions()) {
-    ownRows += rows[k].size();
-    for (const FeatureTarget& target : pull->request.targets) {
-      auto table = ownTable(*graph_, type, target.feature, k);
-      if (!table.ok()) {
-        status = table.status();
-        continue;
-      }
-      gatherRows(*table, rows[k], slots[k], target.destination);
+  for (const Pull::OwnRows& own : pull->own) {
+    if (pull->cancelled()) return absl::CancelledError("nobody wants the pulled features any more");
+    for (size_t t = 0; t < pull->copies.size(); ++t) {
+      const FeatureTarget& target = pull->request.targets[t];
+      FARHOP_ASSIGN_OR_RETURN(const OwnTable table, ownTable(*graph_, pull->request.nodeType, target.feature, own.partition));
+      gatherRows(table, own.rows, own.slots, pull->copies[t], target.destination);
     }
+    ownRows += own.rows.size();
   }
   metrics_->ownRows.add(static_cast<double>(ownRows));
-  metrics_->featureBytesRead.add(static_cast<double>(ownRows * totalRowBytes));
-  own.status = std::move(status);
+  metrics_->featureBytesRead.add(static_cast<double>(ownRows * pull->totalRowBytes));
+  return absl::OkStatus();
 }
 
 void FeaturePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t streamIndex) {
@@ -164,57 +166,60 @@ void FeaturePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t streamI
   size_t from, to;
   {
     std::lock_guard lock(pull->mutex);
+    if (pull->cancelled() && pull->status.ok()) {
+      pull->status = absl::CancelledError("nobody wants the pulled features any more");
+    }
     if (!pull->status.ok() || stream.next == stream.rows.size()) return;
     from = stream.next;
     to = std::min(stream.rows.size(), from + pull->chunkRows);
     stream.next = to;
     share->join(pull);
   }
-  FeatureRequest request;
-  request.nodeType = static_cast<uint32_t>(pull->request.nodeType);
-  std::vector<size_t> sizes;
+  RowChunk chunk;
+  chunk.machine = stream.machine;
+  chunk.deadline = pull->request.deadline;
+  chunk.request.nodeType = static_cast<uint32_t>(pull->request.nodeType);
   for (size_t t = 0; t < pull->request.targets.size(); ++t) {
-    request.features.push_back(pull->request.targets[t].feature);
-    sizes.push_back(pull->rowBytes[t] * (to - from));
+    chunk.request.features.push_back(pull->request.targets[t].feature);
+    if (!pull->wholeRows) chunk.request.parts.push_back(pull->copies[t].part());
+    chunk.arrayBytes.push_back(pull->copies[t].sourceBytes() * (to - from));
   }
-  request.rows.assign(stream.rows.begin() + static_cast<ptrdiff_t>(from), stream.rows.begin() + static_cast<ptrdiff_t>(to));
+  chunk.request.rows.assign(stream.rows.begin() + static_cast<ptrdiff_t>(from), stream.rows.begin() + static_cast<ptrdiff_t>(to));
   size_t runStart = 0;
   for (const FeatureRun& run : stream.runs) {
     const size_t begin = std::max(from, runStart), end = std::min(to, runStart + run.count);
-    if (begin < end) request.runs.push_back({run.partition, static_cast<uint32_t>(end - begin)});
+    if (begin < end) chunk.request.runs.push_back({run.partition, static_cast<uint32_t>(end - begin)});
     runStart += run.count;
   }
-  std::vector<rpc::OutArray> arrays = encodeFeatureRequest(std::move(request));
-  size_t bytes = 0;
-  for (const rpc::OutArray& array : arrays) bytes += array.bytes;
-  for (size_t size : sizes) bytes += size;
-  metrics_->featureBytes.add(static_cast<double>(bytes));
-  auto sink = std::make_shared<ChunkSink>(std::move(sizes));
-  agent_->call(stream.machine, kFeatureMethod, std::move(arrays), pull->request.deadline, sink,
-               [this, share = std::move(share), streamIndex, from, to, sink](absl::Status status) mutable {
-                 // Copying rows is no work for a transport thread, nor is what follows the pull: the share goes along.
-                 executor_.post([this, share = std::move(share), streamIndex, from, to, sink, status = std::move(status)] {
-                   share->status = finishChunk(share->pull, streamIndex, from, to, *sink, status);
-                 });
-               });
+  metrics_->featureBytes.add(static_cast<double>(chunk.payloadBytes()));
+  transport_->fetch(std::move(chunk), [this, share = std::move(share), streamIndex, from, to](
+                                          absl::StatusOr<std::vector<rpc::Bytes>> arrays) mutable {
+    // Copying rows is no work for a transport thread, nor is what follows the pull: the share goes along.
+    auto arrived = std::make_shared<absl::StatusOr<std::vector<rpc::Bytes>>>(std::move(arrays));
+    executor_.post([this, share = std::move(share), streamIndex, from, to, arrived] {
+      share->status = finishChunk(share->pull, streamIndex, from, to, std::move(*arrived));
+    });
+  });
 }
 
 absl::Status FeaturePuller::finishChunk(const std::shared_ptr<Pull>& pull, size_t streamIndex, size_t from, size_t to,
-                                        const rpc::ReplySink& sink, const absl::Status& status) {
+                                        absl::StatusOr<std::vector<rpc::Bytes>> arrays) {
   const Pull::Stream& stream = pull->streams[streamIndex];
-  if (status.ok()) {
-    const std::vector<rpc::Bytes>& arrays = static_cast<const ChunkSink&>(sink).arrays;
+  if (!arrays.ok()) {
+    return annotate(arrays.status(), absl::StrCat("pulling features from machine ", stream.machine));
+  }
+  if (!pull->cancelled()) {
     for (size_t t = 0; t < pull->request.targets.size(); ++t) {
-      const size_t rowBytes = pull->rowBytes[t];
-      const std::byte* source = arrays[t].data();
-      for (size_t i = from; i < to; ++i, source += rowBytes) {
-        std::memcpy(pull->request.targets[t].destination + stream.slots[i] * rowBytes, source, rowBytes);
+      const RowCopy& copy = pull->copies[t];
+      const std::byte* source = (*arrays)[t].data();
+      for (size_t i = from; i < to; ++i, source += copy.sourceBytes()) {
+        copy.copy(source, pull->request.targets[t].destination + stream.slots[i] * copy.destinationBytes(), 1);
       }
     }
     metrics_->remoteRows.add(static_cast<double>(to - from));
-    startChunk(pull, streamIndex);
   }
-  return status.ok() ? status : annotate(status, absl::StrCat("pulling features from machine ", stream.machine));
+  startChunk(pull, streamIndex);
+  return absl::OkStatus();
 }
 
 }  // namespace farhop::sampler

@@ -1,9 +1,11 @@
 // Brings feature rows into memory that the caller names, when the caller asks.
 //
 // Own rows are copied once, from the mapping. Remote rows come in chunks, at most two of them under way per
-// machine, so that the staging memory of a pull is bounded whatever the width of the feature.
+// machine, so that the staging memory of a pull is bounded whatever the width of the feature. How a chunk travels is
+// the business of a RowTransport.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,20 +17,24 @@
 #include "base/executor.h"
 #include "rpc/agent.h"
 #include "sampler/feature_service.h"
+#include "sampler/row_transport.h"
 
 namespace farhop::sampler {
 
 struct FeatureTarget {
   uint32_t feature = 0;              // index into the node type's features, or kOriginalIdFeature
-  std::byte* destination = nullptr;  // [rows, rowBytes], row i for gid i
+  std::byte* destination = nullptr;  // row i for gid i, as `format` makes it
+  RowFormat format = {};
 };
 
 struct PullRequest {
   int nodeType = 0;
-  std::span<const uint64_t> gids;         // borrowed until done; each < count of the type
+  std::span<const uint64_t> gids;         // read during the call alone; each < count of the type
   std::vector<FeatureTarget> targets;
-  std::shared_ptr<const void> keepAlive;  // holds gids and destinations until nothing writes to them
+  std::shared_ptr<const void> keepAlive;  // holds the destinations until nothing writes to them
   Deadline deadline;
+  // Once true, nothing more is asked for, and the pull ends (Cancelled) when what is under way has come. Null: never.
+  std::shared_ptr<const std::atomic<bool>> cancelled = nullptr;
 };
 
 // Thread-safe. The agent (null with one machine) must outlive it.
@@ -37,23 +43,29 @@ class FeaturePuller {
   // `maxReplyBytes`: size of a chunk; a single row may exceed it.
   FeaturePuller(std::shared_ptr<const PartitionedGraph> graph, rpc::Agent* agent,
                 std::shared_ptr<SamplerMetrics> metrics, size_t maxReplyBytes);
+  // With a transport of the caller's; null with one machine.
+  FeaturePuller(std::shared_ptr<const PartitionedGraph> graph, std::unique_ptr<RowTransport> transport,
+                std::shared_ptr<SamplerMetrics> metrics, size_t maxReplyBytes);
   // No pull may be under way, except that the completion of the last one may drop the last reference: whoever
   // starts a pull keeps this alive through PullRequest::keepAlive or `done`.
   ~FeaturePuller();
 
   // Own rows are there when this returns; `done` runs once, when all rows are or on the first error, on the
-  // calling thread or on this puller's. After it nothing writes to the destinations any more.
+  // calling thread or on this puller's. After it nothing writes to the destinations any more. InvalidArgument, before
+  // anything is sent, for a format that does not fit its feature.
   void pull(PullRequest request, std::function<void(absl::Status)> done);
 
  private:
   struct Pull;
   struct Share;
+  void plan(Pull* pull) const;
+  absl::Status copyOwn(Pull* pull) const;
   void startChunk(const std::shared_ptr<Pull>& pull, size_t stream);
   absl::Status finishChunk(const std::shared_ptr<Pull>& pull, size_t stream, size_t from, size_t to,
-                           const rpc::ReplySink& sink, const absl::Status& status);
+                           absl::StatusOr<std::vector<rpc::Bytes>> arrays);
 
   std::shared_ptr<const PartitionedGraph> graph_;
-  rpc::Agent* agent_;
+  std::unique_ptr<RowTransport> transport_;
   std::shared_ptr<SamplerMetrics> metrics_;
   size_t maxReplyBytes_;
   Executor executor_;

@@ -24,20 +24,29 @@ absl::Status copyArray(const rpc::Bytes& bytes, std::vector<T>* out) {
 absl::StatusOr<std::vector<rpc::OutArray>> gatherReply(const FeatureRequest& request, const PartitionedGraph& graph,
                                                        size_t maxReplyBytes, SamplerMetrics* metrics) {
   const int type = static_cast<int>(request.nodeType);
-  size_t total = 0;
-  for (uint32_t feature : request.features) {
-    total += featureSpec(graph, type, feature).rowBytes() * request.rows.size();
+  std::vector<RowCopy> copies;
+  size_t rowBytes = 0;
+  for (size_t f = 0; f < request.features.size(); ++f) {
+    const partition::FeatureSpec spec = featureSpec(graph, type, request.features[f]);
+    // A part need not be of whole numbers: nothing is converted here.
+    partition::FeatureSpec bytes{spec.name, DType::kUInt8, {spec.rowBytes()}};
+    FARHOP_ASSIGN_OR_RETURN(RowCopy copy, RowCopy::make(bytes, {partOf(request.parts, f, spec.rowBytes()), {}}));
+    rowBytes += copy.sourceBytes();
+    copies.push_back(copy);
   }
-  if (total > maxReplyBytes) return malformed(absl::StrCat("a reply of ", total, " bytes exceeds ", maxReplyBytes));
+  const size_t total = rowBytes * request.rows.size();
+  if (rowBytes > maxReplyBytes || total > maxReplyBytes) {
+    return malformed(absl::StrCat("a reply of ", total, " bytes exceeds ", maxReplyBytes));
+  }
   std::vector<rpc::OutArray> reply;
-  for (uint32_t feature : request.features) {
-    const size_t rowBytes = featureSpec(graph, type, feature).rowBytes();
-    rpc::Bytes gathered = rpc::Bytes::allocate(rowBytes * request.rows.size());
+  for (size_t f = 0; f < copies.size(); ++f) {
+    const size_t partBytes = copies[f].sourceBytes();
+    rpc::Bytes gathered = rpc::Bytes::allocate(partBytes * request.rows.size());
     size_t at = 0;
     for (const FeatureRun& run : request.runs) {
       FARHOP_ASSIGN_OR_RETURN(const OwnTable table,
-                              ownTable(graph, type, feature, static_cast<int>(run.partition)));
-      gatherRows(table, std::span(request.rows).subspan(at, run.count), {}, gathered.data() + at * rowBytes);
+                              ownTable(graph, type, request.features[f], static_cast<int>(run.partition)));
+      gatherRows(table, std::span(request.rows).subspan(at, run.count), {}, copies[f], gathered.data() + at * partBytes);
       at += run.count;
     }
     reply.push_back(rpc::OutArray::fromBytes(std::move(gathered)));
@@ -56,11 +65,12 @@ std::vector<rpc::OutArray> encodeFeatureRequest(FeatureRequest request) {
   arrays.push_back(rpc::OutArray::fromVector(std::move(request.features)));
   arrays.push_back(rpc::OutArray::fromVector(std::move(request.runs)));
   arrays.push_back(rpc::OutArray::fromVector(std::move(request.rows)));
+  if (!request.parts.empty()) arrays.push_back(rpc::OutArray::fromVector(std::move(request.parts)));
   return arrays;
 }
 
 absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph) {
-  if (arrays.size() != 4) return malformed("not 4 arrays");
+  if (arrays.size() != 4 && arrays.size() != 5) return malformed("not 4 or 5 arrays");
   FeatureRequestHeader header;
   if (arrays[0].size() != sizeof(header)) return malformed("header size");
   std::memcpy(&header, arrays[0].data(), sizeof(header));
@@ -69,13 +79,18 @@ absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> 
   FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], &request.features));
   FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], &request.runs));
   FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], &request.rows));
+  if (arrays.size() == 5) FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], &request.parts));
   if (request.nodeType >= graph.schema().nodeTypes.size()) return malformed("node type");
   const int type = static_cast<int>(request.nodeType);
+  std::vector<size_t> rowBytes;
   for (uint32_t feature : request.features) {
     const bool known = feature == kOriginalIdFeature || feature < graph.schema().nodeTypes[type].features.size() ||
                        graph.jobFeatures().known(type, feature);
     if (!known) return malformed("feature index");
+    rowBytes.push_back(featureSpec(graph, type, feature).rowBytes());
   }
+  const absl::Status parts = checkParts(request.parts, rowBytes);
+  if (!parts.ok()) return malformed(parts.message());
   uint64_t total = 0;
   for (const FeatureRun& run : request.runs) {
     if (run.partition >= static_cast<uint32_t>(graph.book().numPartitions())) return malformed("partition");
@@ -139,13 +154,14 @@ absl::StatusOr<OwnTable> ownTable(const PartitionedGraph& graph, int nodeType, u
 }
 
 void gatherRows(const partition::FeatureTable& table, std::span<const uint32_t> rows, std::span<const uint32_t> slots,
-                std::byte* destination) {
-  const size_t rowBytes = table.spec.rowBytes();
-  const std::byte* const data = table.data;
+                const RowCopy& copy, std::byte* destination) {
+  if (copy.sourceBytes() == 0) return;
+  const size_t rowBytes = copy.rowBytes();
+  const std::byte* const data = table.data + copy.part().firstByte;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i + kPrefetchRows < rows.size()) __builtin_prefetch(data + rows[i + kPrefetchRows] * rowBytes);
     const size_t slot = slots.empty() ? i : slots[i];
-    std::memcpy(destination + slot * rowBytes, data + rows[i] * rowBytes, rowBytes);
+    copy.copy(data + rows[i] * rowBytes, destination + slot * copy.destinationBytes(), 1);
   }
 }
 

@@ -5,7 +5,8 @@
 //   1  u32 feature indices (into the node type's features, kOriginalIdFeature, or of the job's own: job_features.h)
 //   2  FeatureRun[N]: (partition, count): whose rows follow
 //   3  u32 local indices in run order
-// Reply: one array per feature, rows in request order, packed.
+//   4  RowPart[features], only where not all rows are wanted whole: which bytes of each feature's rows
+// Reply: one array per feature, rows (or their parts) in request order, packed.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "rpc/agent.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
+#include "sampler/row_format.h"
 #include "sampler/sampler_metrics.h"
 
 namespace farhop::sampler {
@@ -35,6 +37,7 @@ struct FeatureRequest {
   std::vector<uint32_t> features;
   std::vector<FeatureRun> runs;
   std::vector<uint32_t> rows;
+  std::vector<RowPart> parts = {};  // per feature; empty: whole rows
 };
 
 std::vector<rpc::OutArray> encodeFeatureRequest(FeatureRequest request);
@@ -54,9 +57,9 @@ partition::FeatureSpec featureSpec(const PartitionedGraph& graph, int nodeType, 
 // Borrows the graph's mapping, or what the result owns: keep it while its rows are read.
 absl::StatusOr<OwnTable> ownTable(const PartitionedGraph& graph, int nodeType, uint32_t feature, int partition);
 
-// Copies rows `rows[i]` of `table` to destination + slots[i] * rowBytes (slots empty: i). Prefetches.
+// Copies what `copy` wants of rows `rows[i]` of `table` to destination + slots[i] * its size (slots empty: i). Prefetches.
 void gatherRows(const partition::FeatureTable& table, std::span<const uint32_t> rows, std::span<const uint32_t> slots,
-                std::byte* destination);
+                const RowCopy& copy, std::byte* destination);
 
 void registerFeatureService(rpc::Agent* agent, std::shared_ptr<const PartitionedGraph> graph,
                             std::shared_ptr<SamplerMetrics> metrics, size_t maxReplyBytes);

@@ -18,10 +18,14 @@ struct SamplerMetrics {
         featureBytes(metrics->counter("farhop_feature_bytes_total",
                                       "Payload of feature requests sent and replies received")),
         featureBytesRead(metrics->counter("farhop_feature_bytes_read_total",
-                                          "Feature bytes read from the own mapping, for oneself or for others")) {}
+                                          "Feature bytes read from the own mapping, for oneself or for others")),
+        prefetchedBatches(metrics->counter("farhop_prefetched_batches_total",
+                                           "Batches whose prefetch had begun when they were handed out")),
+        pullWaitSeconds(metrics->counter("farhop_pull_wait_seconds_total",
+                                         "Time that callers spent waiting for features, over all threads")) {}
 
   Metrics::Counter batches, sampledEdges, remoteEdges, neighborBytes, neighborMessages, ownRows, remoteRows,
-      featureBytes, featureBytesRead;
+      featureBytes, featureBytesRead, prefetchedBatches, pullWaitSeconds;
 };
 
 }  // namespace farhop::sampler

@@ -1,7 +1,5 @@
 #include "farhop/batch.h"
 
-#include <future>
-
 #include "runtime/api/batch_core.h"
 #include "runtime/api/status_error.h"
 
@@ -32,10 +30,8 @@ std::shared_ptr<FeatureState> BatchCore::featureState(int nodeType, const std::s
   made->nodeType = nodeType;
   made->feature = feature;
   made->ofSeeds = ofSeeds;
-  made->dtype = torchType(spec.dtype);
   made->timeout = pullTimeout;
-  made->shape.push_back(static_cast<int64_t>(made->gids().size()));
-  made->shape.insert(made->shape.end(), spec.rowShape.begin(), spec.rowShape.end());
+  made->describe(spec, ofSeeds ? sampled->seeds.size() : sampled->nodes[static_cast<size_t>(nodeType)].size());
   state = std::move(made);
   return state;
 }
@@ -103,44 +99,11 @@ torch::Tensor Batch::restarted() const {
 }
 
 FeatureHandle Batch::feature(const std::string& name, const std::string& nodeType) const {
-  return FeatureHandle(core_->featureState(core_->graph->nodeType(nodeType), name, false));
+  return FeatureHandle(FeatureClaim::of(core_->featureState(core_->graph->nodeType(nodeType), name, false)));
 }
 
 FeatureHandle Batch::seedFeature(const std::string& name) const {
-  return FeatureHandle(core_->featureState(core_->sampled->seedType, name, true));
-}
-
-std::vector<torch::Tensor> Batch::pull(const std::vector<std::string>& names, const std::string& nodeType) const {
-  const int type = core_->graph->nodeType(nodeType);
-  struct Held {
-    std::shared_ptr<GraphCore> graph;  // the puller must outlive a reply that comes after the time-out
-    std::shared_ptr<const SampledBatch> batch;
-    std::vector<torch::Tensor> tensors;
-    std::promise<absl::Status> done;
-  };
-  auto held = std::make_shared<Held>();
-  held->graph = core_->graph;
-  held->batch = core_->sampled;
-  sampler::PullRequest request;
-  request.nodeType = type;
-  request.gids = core_->sampled->nodes[type];
-  for (const std::string& name : names) {
-    const std::shared_ptr<FeatureState> state = core_->featureState(type, name, false);
-    held->tensors.push_back(torch::empty(state->shape, torch::TensorOptions().dtype(state->dtype)));
-    request.targets.push_back({state->feature, static_cast<std::byte*>(held->tensors.back().data_ptr())});
-  }
-  request.keepAlive = held;
-  request.deadline = Deadline::after(core_->pullTimeout);
-  if (*core_->graph->left) {
-    throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job; pull features before Runtime::leave()");
-  }
-  std::future<absl::Status> done = held->done.get_future();
-  core_->graph->puller->pull(std::move(request), [held](absl::Status status) { held->done.set_value(std::move(status)); });
-  if (done.wait_for(core_->pullTimeout + std::chrono::seconds(10)) != std::future_status::ready) {
-    throw Error(ErrorCode::kDeadlineExceeded, "features did not arrive in time");
-  }
-  api::okOrThrow(core_->graph->explained(done.get()));
-  return held->tensors;
+  return FeatureHandle(FeatureClaim::of(core_->featureState(core_->sampled->seedType, name, true)));
 }
 
 int64_t Block::numSrc(const std::string& nodeType) const {

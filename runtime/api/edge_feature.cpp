@@ -25,21 +25,20 @@ std::shared_ptr<FeatureState> BatchCore::edgeFeatureState(const std::string& rel
   made->name = name;
   made->feature = feature;
   made->edges = sampler::EdgeRange{sampled, sampling, relation, firstHop, endHop, drawn};
-  made->dtype = torchType(spec.dtype);
   made->timeout = pullTimeout;
-  made->shape.push_back(static_cast<int64_t>(sampler::edgeCount(*graph->graph, *made->edges)));
-  made->shape.insert(made->shape.end(), spec.rowShape.begin(), spec.rowShape.end());
+  made->describe(spec, sampler::edgeCount(*graph->graph, *made->edges));
   state = std::move(made);
   return state;
 }
 
 FeatureHandle Batch::edgeFeature(const std::string& name, const std::string& relation) const {
-  return FeatureHandle(core_->edgeFeatureState(relation, name, 0, core_->hops));
+  return FeatureHandle(FeatureClaim::of(core_->edgeFeatureState(relation, name, 0, core_->hops)));
 }
 
 FeatureHandle Block::edgeFeature(const std::string& name, const std::string& relation) const {
   const size_t endHop = batch_->hops - static_cast<size_t>(layer_);
-  return FeatureHandle(batch_->edgeFeatureState(relation, name, batch_->expandsAll ? endHop - 1 : 0, endHop));
+  return FeatureHandle(
+      FeatureClaim::of(batch_->edgeFeatureState(relation, name, batch_->expandsAll ? endHop - 1 : 0, endHop)));
 }
 
 }  // namespace farhop

@@ -1,4 +1,6 @@
-#include <future>
+#include <torch/cuda.h>
+
+#include <sstream>
 #include <utility>
 
 #include "farhop/batch.h"
@@ -8,125 +10,118 @@
 namespace farhop {
 namespace {
 
-absl::Status refuseAfterLeave(const GraphCore& core) {
-  if (!*core.left) return absl::OkStatus();
-  return absl::FailedPreconditionError("the runtime has left the job; pull features before Runtime::leave()");
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
+
+void checkRange(const FeatureState& state, const char* what, int64_t begin, int64_t end, int64_t count) {
+  if (begin >= 0 && begin <= end && end <= count) return;
+  refuse(absl::StrCat(what, " ", begin, " to ", end, " of feature '", state.name, "' do not exist: it has ", count));
 }
 
-// libtorch's own error for "no memory" is none of ours.
-torch::Tensor emptyTensor(const std::vector<int64_t>& shape, torch::ScalarType dtype) {
-  try {
-    return torch::empty(shape, torch::TensorOptions().dtype(dtype));
-  } catch (const c10::Error& error) {
-    throw Error(ErrorCode::kResourceExhausted, absl::StrCat("no memory for a feature of the batch: ", error.what_without_backtrace()));
-  }
-}
-
-// Rows into `destination`, which `keepAlive` holds.
-void startPull(const FeatureState& state, std::byte* destination, std::shared_ptr<const void> keepAlive,
-               std::function<void(absl::Status)> done) {
-  const Deadline deadline = Deadline::after(state.timeout);
-  if (state.edges) {
-    sampler::EdgePullRequest request;
-    request.range = *state.edges;
-    request.targets = {{state.feature, destination}};
-    request.keepAlive = std::move(keepAlive);
-    request.deadline = deadline;
-    state.core->edgePuller->pull(std::move(request), std::move(done));
+// What a destination must be and what the given one is.
+void checkDestination(const FeatureState& state, const torch::Tensor& destination) {
+  if (destination.defined() && destination.device().is_cpu() && destination.layout() == torch::kStrided &&
+      destination.is_contiguous() && destination.scalar_type() == state.dtype &&
+      destination.sizes() == torch::IntArrayRef(state.shape)) {
     return;
   }
-  sampler::PullRequest request;
-  request.nodeType = state.nodeType;
-  request.gids = state.gids();
-  request.targets = {{state.feature, destination}};
-  request.keepAlive = std::move(keepAlive);
-  request.deadline = deadline;
-  state.core->puller->pull(std::move(request), std::move(done));
+  std::ostringstream text;
+  text << "pullInto: feature '" << state.name << "' needs a contiguous CPU tensor of shape "
+       << torch::IntArrayRef(state.shape) << " and dtype " << state.dtype << ", not ";
+  if (!destination.defined()) {
+    text << "an undefined one";
+  } else {
+    text << destination.sizes() << " " << destination.scalar_type() << " on " << destination.device();
+    if (destination.layout() != torch::kStrided) {
+      text << ", " << destination.layout();
+    } else if (!destination.is_contiguous()) {
+      text << ", not contiguous";
+    }
+  }
+  refuse(text.str());
 }
 
 }  // namespace
 
-void FeatureState::start() {
-  std::byte* destination = nullptr;
-  {
-    std::lock_guard lock(mutex);
-    if (progress != Progress::kIdle) return;
-    status = refuseAfterLeave(*core);
-    if (!status.ok()) {
-      progress = Progress::kDone;
-      return;
-    }
-    tensor = emptyTensor(shape, dtype);
-    progress = Progress::kUnderWay;
-    destination = static_cast<std::byte*>(tensor.data_ptr());
+bool FeatureFuture::waitFor(std::chrono::milliseconds timeout) const {
+  return pull_->started.hold->pull().waitFor(timeout);
+}
+
+torch::Tensor FeatureFuture::get() const { return get(pull_->claim->state->longestWait()); }
+
+torch::Tensor FeatureFuture::get(std::chrono::milliseconds timeout) const {
+  const PullWait wait(*pull_->claim->state->core);
+  return pull_->claim->state->result(pull_->started, timeout);
+}
+
+const std::string& FeatureHandle::name() const { return claim_->state->name; }
+std::vector<int64_t> FeatureHandle::shape() const { return claim_->state->shape; }
+torch::ScalarType FeatureHandle::dtype() const { return claim_->state->dtype; }
+torch::Device FeatureHandle::device() const { return torch::kCPU; }
+
+FeatureHandle FeatureHandle::rows(int64_t begin, int64_t end) const {
+  FeatureState& state = *claim_->state;
+  checkRange(state, "rows", begin, end, state.shape[0]);
+  std::shared_ptr<FeatureState> part = state.makePart();
+  part->firstRow += begin;
+  part->shape[0] = end - begin;
+  if (part->edges) {
+    part->edges->firstEdge = static_cast<uint64_t>(part->firstRow);
+    part->edges->maxEdges = static_cast<uint64_t>(part->shape[0]);
   }
-  startPull(*this, destination, shared_from_this(), [self = shared_from_this()](absl::Status result) {
-    absl::Status explained = self->core->explained(result);
-    std::lock_guard lock(self->mutex);
-    self->status = std::move(explained);
-    self->progress = Progress::kDone;
-    self->changed.notify_all();
-  });
+  return FeatureHandle(FeatureClaim::of(part));
 }
 
-bool FeatureState::waitUntilDone(std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex);
-  return changed.wait_for(lock, limit, [this] { return progress == Progress::kDone; });
+FeatureHandle FeatureHandle::columns(int64_t begin, int64_t end) const {
+  FeatureState& state = *claim_->state;
+  if (state.shape.size() < 2) refuse(absl::StrCat("feature '", state.name, "' has no columns: its rows are one number each"));
+  checkRange(state, "columns", begin, end, state.shape[1]);
+  std::shared_ptr<FeatureState> part = state.makePart();
+  part->firstColumn += begin;
+  part->shape[1] = end - begin;
+  return FeatureHandle(FeatureClaim::of(part));
 }
 
-torch::Tensor FeatureState::result() {
-  // The pull ends by its own deadline; the margin is for its completion to run.
-  if (!waitUntilDone(timeout + std::chrono::seconds(10))) {
-    throw Error(ErrorCode::kDeadlineExceeded, absl::StrCat("feature '", name, "' did not arrive in time"));
+FeatureHandle FeatureHandle::as(torch::ScalarType dtype) const {
+  FeatureState& state = *claim_->state;
+  const std::optional<DType> to = storedType(dtype);
+  if (!to || !sampler::canWiden(state.spec.dtype, *to)) {
+    refuse(absl::StrCat("feature '", state.name, "' is stored as ", dtypeName(state.spec.dtype), ", of which ",
+                        torch::toString(dtype), " does not hold every value; convert the pulled tensor"));
   }
-  std::lock_guard lock(mutex);
-  api::okOrThrow(status);
-  return tensor;
+  std::shared_ptr<FeatureState> part = state.makePart();
+  part->dtype = dtype;
+  return FeatureHandle(FeatureClaim::of(part));
 }
-
-bool FeatureFuture::waitFor(std::chrono::milliseconds timeout) const { return state_->waitUntilDone(timeout); }
-torch::Tensor FeatureFuture::get() const { return state_->result(); }
-
-const std::string& FeatureHandle::name() const { return state_->name; }
-std::vector<int64_t> FeatureHandle::shape() const { return state_->shape; }
-torch::ScalarType FeatureHandle::dtype() const { return state_->dtype; }
 
 torch::Tensor FeatureHandle::pull() const {
-  state_->start();
-  return state_->result();
+  const PullWait wait(*claim_->state->core);
+  return claim_->state->result(claim_->state->start(), claim_->state->longestWait());
+}
+
+torch::Tensor FeatureHandle::pull(torch::Device device) const {
+  if (device.is_cpu()) return pull();
+  const int64_t devices = torch::cuda::is_available() ? static_cast<int64_t>(torch::cuda::device_count()) : 0;
+  if (!device.is_cuda() || device.index() >= devices || devices == 0) {
+    refuse(absl::StrCat("feature '", name(), "' cannot be pulled to ", device.str(), ": libtorch sees ", devices,
+                        " GPUs here; pull() brings it to the CPU"));
+  }
+  return pull().to(device, /*non_blocking=*/true);
 }
 
 FeatureFuture FeatureHandle::pullAsync() const {
-  state_->start();
-  return FeatureFuture(state_);
+  return FeatureFuture(std::make_shared<const FuturePull>(FuturePull{claim_, claim_->state->start()}));
 }
 
 void FeatureHandle::pullInto(torch::Tensor destination) const {
-  if (!destination.defined() || !destination.device().is_cpu() || !destination.is_contiguous() ||
-      destination.scalar_type() != state_->dtype || destination.sizes() != torch::IntArrayRef(state_->shape)) {
-    std::ostringstream wanted;
-    wanted << "pullInto: feature '" << state_->name << "' needs a contiguous CPU tensor of shape "
-           << torch::IntArrayRef(state_->shape) << " and dtype " << state_->dtype;
-    if (destination.defined()) {
-      wanted << ", not " << destination.sizes() << " " << destination.scalar_type()
-             << (destination.is_contiguous() ? "" : " (not contiguous)");
-    }
-    throw Error(ErrorCode::kInvalidArgument, wanted.str());
+  FeatureState& state = *claim_->state;
+  checkDestination(state, destination);
+  api::okOrThrow(refusePullAfterLeave(*state.core));
+  const PullWait wait(*state.core);
+  if (state.current() || (state.base != nullptr && state.base->current())) {
+    destination.copy_(state.result(state.start(), state.longestWait()));
+    return;
   }
-  api::okOrThrow(refuseAfterLeave(*state_->core));
-  struct Held {
-    std::shared_ptr<FeatureState> state;
-    torch::Tensor tensor;
-    std::promise<absl::Status> done;
-  };
-  auto held = std::make_shared<Held>(Held{state_, std::move(destination), {}});
-  std::future<absl::Status> done = held->done.get_future();
-  startPull(*state_, static_cast<std::byte*>(held->tensor.data_ptr()), held,
-            [held](absl::Status status) { held->done.set_value(std::move(status)); });
-  if (done.wait_for(state_->timeout + std::chrono::seconds(10)) != std::future_status::ready) {
-    throw Error(ErrorCode::kDeadlineExceeded, absl::StrCat("feature '", state_->name, "' did not arrive in time"));
-  }
-  api::okOrThrow(state_->core->explained(done.get()));
+  state.pullInto(std::move(destination));
 }
 
 }  // namespace farhop

@@ -63,6 +63,14 @@ torch::ScalarType torchType(DType dtype) {
                                                         " tensors; store the feature as a signed integer"));
 }
 
+std::optional<DType> storedType(torch::ScalarType type) {
+  for (DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kFloat16,
+                      DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kBool}) {
+    if (torchType(dtype) == type) return dtype;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> Graph::nodeTypes() const {
   std::vector<std::string> names;
   for (const auto& type : core_->graph->schema().nodeTypes) names.push_back(type.name);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/npy.h"
@@ -36,6 +37,8 @@ struct GraphCore {
   int relation(const std::string& name) const;  // throws Error
 };
 
+// The stored dtype for libtorch's; none for those that are not stored.
+std::optional<DType> storedType(torch::ScalarType type);
 // libtorch's type for a stored dtype; throws Error for those that it lacks (uint16, uint32).
 torch::ScalarType torchType(DType dtype);
 

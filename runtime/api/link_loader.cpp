@@ -127,8 +127,8 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
   for (int64_t id : seeds.ends_) key = combineKey(key, static_cast<uint64_t>(id));
   key = combineKey(key, fingerprintOf(link, options.negatives));
   impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
-  impl_->configure(options, sampling);
-  sampler::StreamOptions stream{options.samplerThreads, options.batchesUnderWay};
+  impl_->configure(options, sampling, core.graph->schema().relations[relation].source);
+  sampler::StreamOptions stream = impl_->streamOptions(options);
   stream.make = [sampler](const sampler::BatchSampler* batches, sampler::BatchRequest request,
                           sampler::BatchWorkspace* workspace, std::unique_ptr<sampler::SampledBatch> memory) {
     return sampler->sample(batches, std::move(request), workspace, std::move(memory));

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/api/prefetch.h"
 #include "runtime/api/status_error.h"
 
 namespace farhop::api {
@@ -13,7 +14,7 @@ namespace {
 
 }  // namespace
 
-void LoaderCore::configure(const NeighborLoaderOptions& options, const sampler::SamplingOptions& samplingOptions) {
+void LoaderCore::configure(const NeighborLoaderOptions& options, const sampler::SamplingOptions& samplingOptions, int seedType) {
   const bool induced = samplingOptions.subgraph == sampler::Subgraph::kInduced;
   hops = induced ? 1 : samplingOptions.fanouts.size();
   expandsAll = options.expand == Expand::kAll && !induced;
@@ -26,6 +27,21 @@ void LoaderCore::configure(const NeighborLoaderOptions& options, const sampler::
   }
   edgeIds = options.edgeIds;
   pullTimeout = options.requestTimeout;
+  prefetcher = makePrefetcher(core, options, seedType);
+}
+
+sampler::StreamOptions LoaderCore::streamOptions(const NeighborLoaderOptions& options) const {
+  sampler::StreamOptions result{options.samplerThreads, options.batchesUnderWay};
+  if (prefetcher != nullptr) {
+    result.sampled = [prefetcher = prefetcher.get()](const sampler::SampledBatch& batch) {
+      try {
+        prefetcher->add(batch);
+      } catch (const std::bad_alloc&) {
+        // The batch can be had all the same; what is not prefetched is pulled when asked for.
+      }
+    };
+  }
+  return result;
 }
 
 void LoaderCore::start(int64_t epoch) {
@@ -36,6 +52,10 @@ void LoaderCore::start(int64_t epoch) {
   const bool resumes = std::exchange(restored, false) && position.epoch == static_cast<uint64_t>(epoch);
   if (!resumes) position.step = 0;
   position.epoch = static_cast<uint64_t>(epoch);
+  if (prefetcher != nullptr) {
+    stream->stop();
+    prefetcher->clear();
+  }
   stream->start(position.epoch, position.step);
 }
 
@@ -75,6 +95,9 @@ std::shared_ptr<BatchCore> LoaderCore::next() {
   batch->hasEdgeIds = edgeIds;
   batch->sampling = sampling;
   batch->pullTimeout = pullTimeout;
+  if (prefetcher != nullptr) {
+    adoptPrefetched(*prefetcher, prefetcher->take(batch->sampled->epoch, batch->sampled->step), batch.get());
+  }
   position.step = batch->sampled->step + 1;
   return batch;
 }

@@ -9,6 +9,7 @@
 #include "farhop/neighbor_loader.h"
 #include "runtime/api/batch_core.h"
 #include "sampler/batch_stream.h"
+#include "sampler/prefetcher.h"
 
 namespace farhop::api {
 
@@ -33,10 +34,13 @@ struct LoaderCore {
   std::chrono::milliseconds pullTimeout{0};
   Position position;      // after the last batch handed out
   bool restored = false;  // the next epoch of position.epoch starts at position.step
+  std::unique_ptr<sampler::Prefetcher> prefetcher;  // or null; before the stream, whose batches go through it
   std::unique_ptr<sampler::BatchStream> stream;
 
-  // Takes over what batches need of the options.
-  void configure(const NeighborLoaderOptions& options, const sampler::SamplingOptions& samplingOptions);
+  // Takes over what batches need of the options. Throws Error.
+  void configure(const NeighborLoaderOptions& options, const sampler::SamplingOptions& samplingOptions, int seedType);
+  // For the stream; after configure().
+  sampler::StreamOptions streamOptions(const NeighborLoaderOptions& options) const;
   // Throw Error as the functions of NeighborLoader do.
   void start(int64_t epoch);
   std::string state() const;

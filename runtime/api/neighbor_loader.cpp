@@ -49,10 +49,9 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   for (int64_t id : seeds.originalIds_) key = combineKey(key, static_cast<uint64_t>(id));
   for (int64_t time : seeds.times_) key = combineKey(key, static_cast<uint64_t>(time));
   impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
-  impl_->configure(options, sampling);
+  impl_->configure(options, sampling, type);
   impl_->stream = std::make_unique<sampler::BatchStream>(
-      core.graph, core.session->agent(), std::move(dealer), std::move(sampling),
-      sampler::StreamOptions{options.samplerThreads, options.batchesUnderWay}, core.metrics);
+      core.graph, core.session->agent(), std::move(dealer), std::move(sampling), impl_->streamOptions(options), core.metrics);
 }
 
 NeighborLoader::~NeighborLoader() = default;

@@ -47,14 +47,6 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
-DType storedType(torch::ScalarType type) {
-  for (DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kFloat16,
-                      DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kBool}) {
-    if (torchType(dtype) == type) return dtype;
-  }
-  refuse(absl::StrCat("makeNodeFeature: features cannot be ", torch::toString(type)));
-}
-
 std::string processName(const GraphCore& core, size_t rank) {
   const int procs = core.session->contract().procsPerMachine;
   return absl::StrCat("machine ", static_cast<int>(rank) / procs, " process ", static_cast<int>(rank) % procs);
@@ -209,7 +201,9 @@ NodeFeatureWriter Graph::makeNodeFeature(const std::string& name, torch::ScalarT
   state->core = core_;
   state->nodeType = core_->nodeType(nodeType);
   state->spec.name = name;
-  state->spec.dtype = storedType(dtype);
+  const std::optional<DType> stored = storedType(dtype);
+  if (!stored) refuse(absl::StrCat("makeNodeFeature: features cannot be ", torch::toString(dtype)));
+  state->spec.dtype = *stored;
   for (int64_t size : rowShape) {
     if (size < 1) refuse(absl::StrCat("makeNodeFeature: a row's shape cannot have a size of ", size));
     state->spec.rowShape.push_back(static_cast<uint64_t>(size));

@@ -258,6 +258,9 @@ RuntimeStats Runtime::stats() const {
   stats.ownFeatureRows = whole(counted.ownRows);
   stats.remoteFeatureRows = whole(counted.remoteRows);
   stats.featureBytes = whole(counted.featureBytes);
+  stats.featureBytesRead = whole(counted.featureBytesRead);
+  stats.prefetchedBatches = whole(counted.prefetchedBatches);
+  stats.pullWaitSeconds = counted.pullWaitSeconds.value();
   stats.peakResidentBytes = static_cast<int64_t>(peakResidentBytes());
   stats.sharedMemoryBytes = static_cast<int64_t>(mappedSharedMemoryBytes());
   stats.startedAtUnixSeconds = impl_->startedAtUnixSeconds;

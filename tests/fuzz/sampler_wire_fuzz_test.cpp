@@ -115,10 +115,21 @@ TEST_F(SamplerWireFuzz, FeatureRequestsAreRefusedOrServed) {
   request.features = {0, sampler::kOriginalIdFeature};
   request.runs = {{0, 2}, {1, 1}};
   request.rows = {0, 3, 1};
-  const auto valid = encodeFeatureRequest(request);
-  int accepted = 0;
-  for (int round = 0; round < kRounds; ++round) accepted += sampler::decodeFeatureRequest(mutated(valid), *graph_).ok() ? 1 : 0;
-  EXPECT_GT(accepted, kRounds / 10);
+  for (const std::vector<sampler::RowPart>& parts : {std::vector<sampler::RowPart>{}, {{4, 8}, {0, 8}}}) {
+    request.parts = parts;
+    const auto valid = encodeFeatureRequest(request);
+    int accepted = 0;
+    for (int round = 0; round < kRounds / 2; ++round) {
+      const auto decoded = sampler::decodeFeatureRequest(mutated(valid), *graph_);
+      accepted += decoded.ok() ? 1 : 0;
+      for (size_t f = 0; decoded.ok() && f < decoded->parts.size(); ++f) {
+        const size_t rowBytes = sampler::featureSpec(*graph_, static_cast<int>(decoded->nodeType), decoded->features[f]).rowBytes();
+        ASSERT_LE(decoded->parts[f].firstByte, rowBytes);
+        ASSERT_LE(decoded->parts[f].bytes, rowBytes - decoded->parts[f].firstByte);
+      }
+    }
+    EXPECT_GT(accepted, kRounds / 30);
+  }
 }
 
 TEST_F(SamplerWireFuzz, RequestsForDrawnEdgesAreRefusedOrServed) {

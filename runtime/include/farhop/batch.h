@@ -14,45 +14,68 @@
 namespace farhop {
 
 struct BatchCore;
-struct FeatureState;
+struct FeatureClaim;
+struct FuturePull;
 
-// A pull under way. Move-only handles share one state; thread-safe.
+// A pull under way, or over. Cheap to copy; thread-safe.
 class FeatureFuture {
  public:
-  explicit FeatureFuture(std::shared_ptr<FeatureState> state) : state_(std::move(state)) {}
+  explicit FeatureFuture(std::shared_ptr<const FuturePull> pull) : pull_(std::move(pull)) {}
   // True once the rows are there or the pull has failed; waits at most `timeout`.
   bool waitFor(std::chrono::milliseconds timeout) const;
-  // Waits (the pull's own deadline bounds it) and returns the tensor. Throws Error.
+  // Waits (the pull's own deadline bounds it) and returns the tensor. Throws Error as FeatureHandle::pull() does.
   torch::Tensor get() const;
+  // Waits at most `timeout`; then Error(kDeadlineExceeded), and the pull goes on.
+  torch::Tensor get(std::chrono::milliseconds timeout) const;
 
  private:
-  std::shared_ptr<FeatureState> state_;
+  std::shared_ptr<const FuturePull> pull_;
 };
 
-// The rows of one feature for the nodes or edges of a batch; dtype and shape are known, the rows travel when pulled.
-// Cheap to copy; copies share the pulled tensor. Thread-safe. Outlives its loader; after the runtime has
-// left, pulling throws Error(kFailedPrecondition).
+// The rows of one feature for the nodes or edges of a batch; dtype and shape are known, the rows travel when pulled: own
+// ones are copied once, from the mapping; others come from their owners. Cheap to copy; copies, and handles that the
+// batch gives for the same name, share the pulled tensor. Thread-safe. Outlives its loader; after the runtime has left,
+// pulling throws Error(kFailedPrecondition).
+//
+// With the last copy (futures count) a pull that is under way is cancelled: nothing more is asked for. Its memory is
+// freed when what was on its way has come.
 class FeatureHandle {
  public:
-  explicit FeatureHandle(std::shared_ptr<FeatureState> state) : state_(std::move(state)) {}
+  explicit FeatureHandle(std::shared_ptr<FeatureClaim> claim) : claim_(std::move(claim)) {}
 
   const std::string& name() const;
   // [rows, ...]; rows in the batch's node order (or seed order for seedFeature, edge order for edgeFeature).
   std::vector<int64_t> shape() const;
   torch::ScalarType dtype() const;
+  torch::Device device() const;  // of what pull() gives: the CPU
 
-  // CPU tensor of shape() and dtype(), owned by the caller as any tensor. The second pull returns the same
-  // tensor. Blocks until all rows are there. Throws Error: kUnavailable with the peer when an owner is lost,
-  // kDeadlineExceeded after the loader's pull timeout.
+  // Handles for less, or for more: of rows `begin` to `end`, of these columns (numbers `begin` to `end` of the second
+  // dimension), or converted to a wider dtype on arrival. They combine, and only bytes of their rows and columns move, as
+  // narrow as they are stored. Of a handle whose pull has begun they take what that one brings: nothing moves again, and
+  // the tensor may be a view of its. Error(kInvalidArgument) for a range out of bounds, columns of rows of one number, or
+  // a dtype that does not hold every value of the stored one (float16 and bfloat16: float32, float64; float32: float64;
+  // int8 and uint8: int16, int32, int64, float32, float64; int16: int32, int64, float32, float64; int32: int64, float64).
+  FeatureHandle rows(int64_t begin, int64_t end) const;
+  FeatureHandle columns(int64_t begin, int64_t end) const;
+  FeatureHandle as(torch::ScalarType dtype) const;
+
+  // CPU tensor of shape() and dtype(), owned by the caller as any tensor; pinned where libtorch has a GPU. The second
+  // pull returns the same tensor; after an error it tries again. Blocks until all rows are there. Throws Error:
+  // kUnavailable with the peer when an owner is lost, kDeadlineExceeded after the loader's requestTimeout,
+  // kResourceExhausted for want of memory.
   torch::Tensor pull() const;
+  // The same on another device: copied there without blocking, on its current stream. Error(kInvalidArgument) when
+  // libtorch has no such device; other than the CPU these are CUDA's.
+  torch::Tensor pull(torch::Device device) const;
   // Starts the pull and returns at once; own rows are copied before it returns.
   FeatureFuture pullAsync() const;
-  // Pulls into `destination`: contiguous, CPU, of shape() and dtype(), else Error(kInvalidArgument) before
-  // anything is sent. On an error its content is undefined.
+  // Pulls into `destination`: contiguous, CPU (pinned or not), of shape() and dtype(), else Error(kInvalidArgument)
+  // that names both before anything is sent. On an error its content is undefined. Copies where the rows are here, or on
+  // their way, already.
   void pullInto(torch::Tensor destination) const;
 
  private:
-  std::shared_ptr<FeatureState> state_;
+  std::shared_ptr<FeatureClaim> claim_;
 };
 
 // One message-passing layer: a view of a batch's prefix (with Expand::kAll, of its hop's own arrays), no copies. For each relation, row i is destination
@@ -130,7 +153,8 @@ class Batch {
   // Throws Error(kNotFound) listing the features that exist, Error(kFailedPrecondition) for batches whose edges
   // are not the graph's, and for those not drawn (induced subgraphs) unless the loader carries edge ids.
   FeatureHandle edgeFeature(const std::string& name, const std::string& relation = "") const;
-  // Several features of all nodes of a type with one request per owner, in the order named.
+  // Several features of all nodes of a type with one request per owner (and chunk), in the order named; those whose pull
+  // has begun are not asked for again. Throws Error as feature() and FeatureHandle::pull() do.
   std::vector<torch::Tensor> pull(const std::vector<std::string>& names, const std::string& nodeType = "") const;
 
  private:

@@ -102,6 +102,15 @@ struct NeighborLoaderOptions {
   int samplerThreads = 1;
   int batchesUnderWay = 2;   // per sampler thread; a round trip hides behind the other batches
   std::chrono::milliseconds requestTimeout{60'000};  // one hop's request, and one pull
+  // Names of node features whose pulls start on the sampler side as soon as a batch is sampled: of all nodes of each type
+  // that has them, of the types named by prefetchByType (type -> names), and of the seeds. What Batch::feature() and
+  // Batch::seedFeature() give is then under way or here. Never changes a result: what is not prefetched, or fails, is
+  // pulled when asked for. At most prefetchBytes are under way or here and not handed out: batches wait in line for room,
+  // and what has not begun when its batch is handed out is left to the trainer's pull.
+  std::vector<std::string> prefetch;
+  std::map<std::string, std::vector<std::string>> prefetchByType;
+  std::vector<std::string> prefetchOfSeeds;
+  int64_t prefetchBytes = int64_t{256} << 20;
 };
 
 // Samples ahead on threads of its own in this process. One consumer at a time; not thread-safe. The same

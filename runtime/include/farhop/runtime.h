@@ -65,6 +65,9 @@ struct RuntimeStats {
   int64_t ownFeatureRows = 0;
   int64_t remoteFeatureRows = 0;
   int64_t featureBytes = 0;          // payload of feature requests sent and replies received
+  int64_t featureBytesRead = 0;      // read from own partitions, for this process or for others
+  int64_t prefetchedBatches = 0;     // whose prefetch had begun when they were handed out
+  double pullWaitSeconds = 0;        // that callers spent in pull(), get(), pullInto(), over all threads
   int64_t peakResidentBytes = 0;
   int64_t sharedMemoryBytes = 0;     // mapped from /dev/shm (or memfd) by this process
   double startedAtUnixSeconds = 0;   // when start() was called
