@@ -1,8 +1,8 @@
 // Brings feature rows into memory that the caller names, when the caller asks.
 //
-// Own rows are copied once, from the mapping. Remote rows come in chunks, at most two of them under way per
-// machine, so that the staging memory of a pull is bounded whatever the width of the feature. How a chunk travels is
-// the business of a RowTransport.
+// Own rows are copied once, from the mapping. Remote rows come in chunks, a few of them under way per machine, so that
+// the staging memory of a pull is bounded whatever the width of the feature. How a chunk travels, and whether its rows
+// go straight to their place, is the business of a RowTransport.
 #pragma once
 
 #include <atomic>
@@ -59,10 +59,11 @@ class FeaturePuller {
   struct Pull;
   struct Share;
   void plan(Pull* pull) const;
+  RowCut cutOf(const Pull& pull) const;
   absl::Status copyOwn(Pull* pull) const;
   void startChunk(const std::shared_ptr<Pull>& pull, size_t stream);
   absl::Status finishChunk(const std::shared_ptr<Pull>& pull, size_t stream, size_t from, size_t to,
-                           absl::StatusOr<std::vector<rpc::Bytes>> arrays);
+                           absl::StatusOr<FetchedRows> rows);
 
   std::shared_ptr<const PartitionedGraph> graph_;
   std::unique_ptr<RowTransport> transport_;
