@@ -190,6 +190,7 @@ void Puller::fallBack(const std::shared_ptr<Fetch>& fetch) {
 
 absl::StatusOr<BulkPullRequest> Puller::prepare(const std::shared_ptr<Fetch>& fetch) {
   if (fetch->deadline.expired()) return absl::DeadlineExceededError("no time is left to ask for rows");
+  if (milliseconds(fetch->deadline.remainingMs()) < options_.minLandingTime) fetch->chunk.destinations.clear();
   FARHOP_RETURN_IF_ERROR(fetch->memory.prepare(fetch->chunk, options_.landingRunBytes, &staging_,
                                                std::make_shared<Untouched>(shared_from_this(), fetch)));
   FARHOP_ASSIGN_OR_RETURN(fetch->slot, options_.slots->open([self = shared_from_this(), fetch] { self->arrived(fetch); }));

@@ -35,6 +35,8 @@ struct BulkPullerOptions {
   int chunksPerPeer = 4;
   // Average run from which on rows land in their destination.
   size_t landingRunBytes = size_t{8} << 10;
+  // With less time than this, rows are staged: an owner that is late in landing them has to be given up.
+  std::chrono::milliseconds minLandingTime{2'000};
   // Of a chunk of wide rows, which needs no staging.
   size_t landingChunkBytes = size_t{8} << 20;
   // After a chunk's deadline, for its owner to end it.

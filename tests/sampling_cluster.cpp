@@ -116,6 +116,7 @@ void SamplingCluster::makeBulk(const BulkCluster& bulk) {
     options.rank = static_cast<int>(m);
     options.size = static_cast<int>(machines_.size());
     for (int peer = 0; peer < options.size; ++peer) options.peers.push_back({peer, 0, ""});
+    options.maxRegisteredBytes = bulk.maxRegisteredBytes;
     rpc::FabricOptions fabric;
     fabric.choice = "tcp";
     self.bulk = bulk.fabric ? must(rpc::makeFabricTransport(std::move(options), fabric))

@@ -50,6 +50,7 @@ struct CanonicalBatch {
 struct BulkCluster {
   bool fabric = false;  // libfabric over tcp; else within the process
   rpc::TransportKind agents = rpc::TransportKind::kInProcess;
+  size_t maxRegisteredBytes = size_t{1} << 40;
   // For tests of bounds; the transport and peers are filled in.
   sampler::BulkPullerOptions puller;
   sampler::BulkServiceOptions service;

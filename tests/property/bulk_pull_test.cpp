@@ -209,6 +209,209 @@ TEST_P(BulkPull, ServesManyAtATime) {
   }
 }
 
+class BulkPullFault : public BulkPull {
+ protected:
+  // Rows of the other machine of two, wide enough to land or not.
+  Call callOf(const SamplingCluster& cluster, bool lands, milliseconds timeout) const {
+    const auto& book = cluster.store().book();
+    return {.gids = {book.begin(0, 1), book.begin(0, 1) + 3}, .features = {{lands ? "x" : "label"}}, .timeout = timeout};
+  }
+  std::string wideStore() {
+    FixtureOptions fixture;
+    fixture.featureDim = 4096;
+    return store(fixture, 2);
+  }
+  // Until `ready` holds.
+  template <typename Ready>
+  static bool eventually(const Ready& ready) {
+    for (int i = 0; i < 2000; ++i) {
+      if (ready()) return true;
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    return false;
+  }
+};
+
+TEST_P(BulkPullFault, EndsAtItsDeadline_WhenAnOwnerIsSilent_AndGoesOnByTheAgent) {
+  const std::string path = wideStore();
+  for (bool lands : {true, false}) {
+    BulkCluster options = bulk();
+    options.puller.grace = milliseconds(100);
+    options.puller.minLandingTime = milliseconds(0);
+    SamplingCluster cluster(path, 2, options);
+    std::mutex mutex;
+    std::vector<rpc::Responder> held;
+    cluster.machine(1).agent->handle(sampler::kBulkPullMethod, [&](rpc::Request, rpc::Responder responder) {
+      std::lock_guard lock(mutex);
+      held.push_back(std::move(responder));
+    });
+    const auto start = Clock::now();
+    const Pulled late = pullNow(cluster, callOf(cluster, lands, milliseconds(300)));
+    EXPECT_LT(Clock::now() - start, milliseconds(5000));
+    EXPECT_EQ(late.status.code(), absl::StatusCode::kDeadlineExceeded) << late.status;
+    ASSERT_TRUE(peerOf(late.status).has_value()) << late.status;
+    EXPECT_EQ(peerOf(late.status)->machine, 1);
+    // Its slot is let go, and the next pulls do not wait for it.
+    EXPECT_TRUE(eventually([&] { return cluster.machine(0).slots->open() == 0; }));
+    const Pulled next = pullNow(cluster, callOf(cluster, lands, milliseconds(20'000)));
+    EXPECT_TRUE(next.status.ok()) << next.status;
+    cluster.machine(1).agent->close(absl::CancelledError("test over"));
+    held.clear();
+  }
+}
+
+TEST_P(BulkPullFault, TouchesNothingAnyMore_OnceItHasEnded) {
+  BulkCluster options = bulk();
+  options.puller.minLandingTime = milliseconds(0);
+  SamplingCluster cluster(wideStore(), 2, options);
+  std::promise<sampler::BulkPullRequest> asked;
+  std::vector<rpc::Responder> held;
+  cluster.machine(1).agent->handle(sampler::kBulkPullMethod, [&](rpc::Request request, rpc::Responder responder) {
+    held.push_back(std::move(responder));
+    asked.set_value(*sampler::decodeBulkPull(request.arrays, *cluster.machine(1).graph));
+  });
+  Pulled late = pullNow(cluster, callOf(cluster, true, milliseconds(200)));
+  EXPECT_EQ(late.status.code(), absl::StatusCode::kDeadlineExceeded) << late.status;
+  const sampler::BulkPullRequest request = asked.get_future().get();
+  // The tensor is somebody else's now; its owner writes at last.
+  std::fill(late.rows[0].begin(), late.rows[0].end(), std::byte{0x55});
+  auto row = std::make_shared<std::vector<std::byte>>(4096);
+  auto region = cluster.machine(1).bulk->registerMemory(*row, rpc::BulkAccess::kSource, row);
+  ASSERT_TRUE(region.ok());
+  std::promise<absl::Status> written;
+  cluster.machine(1).bulk->write({.peer = 0, .local = *region, .bytes = row->size(), .remote = request.targets[0].region(),
+                                  .data = rpc::BulkSlots::dataOf(request.slot, 0), .deadline = Deadline::after(milliseconds(2000))},
+                                 [&](absl::Status status) { written.set_value(std::move(status)); });
+  // Over a network a write may be over for its maker before anybody has refused it.
+  static_cast<void>(written.get_future().get());
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(std::count(late.rows[0].begin(), late.rows[0].end(), std::byte{0x55}), std::ssize(late.rows[0]));
+  EXPECT_EQ(cluster.machine(0).bulk->traffic().arrivals, 0u);
+  cluster.machine(1).agent->close(absl::CancelledError("test over"));
+}
+
+TEST_P(BulkPullFault, IsNotMisledByWritesThatFailed) {
+  SamplingCluster cluster(wideStore(), 2, bulk());
+  cluster.machine(1).agent->handle(sampler::kBulkPullMethod, [](rpc::Request, rpc::Responder responder) {
+    responder.reply({sampler::encodeBulkPullReply({.writes = 0, .uncertain = 1}, absl::UnavailableError("the cable broke"))});
+  });
+  const Pulled broken = pullNow(cluster, callOf(cluster, true, milliseconds(10'000)));
+  EXPECT_EQ(broken.status.code(), absl::StatusCode::kUnavailable) << broken.status;
+  EXPECT_THAT(std::string(broken.status.message()), HasSubstr("the cable broke"));
+  ASSERT_TRUE(peerOf(broken.status).has_value()) << broken.status;
+  EXPECT_EQ(peerOf(broken.status)->machine, 1);
+  const Pulled next = pullNow(cluster, callOf(cluster, true, milliseconds(20'000)));
+  EXPECT_TRUE(next.status.ok()) << next.status;
+}
+
+TEST_P(BulkPullFault, FailsAlone_WhenItsOwnerRefuses) {
+  SamplingCluster cluster(wideStore(), 2, bulk());
+  const Pulled refused = [&] {
+    cluster.machine(1).agent->handle(sampler::kBulkPullMethod, [](rpc::Request, rpc::Responder responder) {
+      responder.reply({sampler::encodeBulkPullReply({}, absl::FailedPreconditionError("no such table"))});
+    });
+    return pullNow(cluster, callOf(cluster, true, milliseconds(10'000)));
+  }();
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kFailedPrecondition) << refused.status;
+  EXPECT_THAT(std::string(refused.status.message()), HasSubstr("no such table"));
+  cluster.machine(1).agent->handle(sampler::kBulkPullMethod, [](rpc::Request, rpc::Responder responder) {
+    responder.reply({sampler::encodeBulkPullReply({}, absl::OkStatus())});
+  });
+  EXPECT_TRUE(pullNow(cluster, callOf(cluster, true, milliseconds(10'000))).status.ok());
+}
+
+TEST_P(BulkPullFault, NamesTheLostOwner_AndServesTheRest) {
+  FixtureOptions fixture;
+  fixture.featureDim = 4096;
+  const std::string path = store(fixture, 3);
+  SamplingCluster cluster(path, 3, bulk());
+  const auto& book = cluster.store().book();
+  cluster.machine(2).agent->close(absl::CancelledError("gone"));
+  for (bool mayLand : {true, false}) {
+    const Pulled lost = pullNow(
+        cluster, {.gids = {book.begin(0, 1), book.begin(0, 2)}, .features = {{"x"}}, .mayLand = mayLand});
+    ASSERT_TRUE(peerOf(lost.status).has_value()) << lost.status;
+    EXPECT_EQ(peerOf(lost.status)->machine, 2);
+    const Pulled rest = pullNow(cluster, {.gids = {book.begin(0, 1)}, .features = {{"x"}}, .mayLand = mayLand});
+    EXPECT_TRUE(rest.status.ok()) << rest.status;
+  }
+  EXPECT_GT(cluster.machine(0).bulk->traffic().arrivals, 0u);
+}
+
+TEST_P(BulkPullFault, SaysWhichLimit_WhenMemoryCannotBeRegistered) {
+  BulkCluster options = bulk();
+  options.maxRegisteredBytes = 10'000;
+  SamplingCluster cluster(wideStore(), 2, options);
+  for (bool lands : {true, false}) {
+    const Pulled refused = pullNow(cluster, callOf(cluster, lands, milliseconds(10'000)));
+    EXPECT_EQ(refused.status.code(), absl::StatusCode::kResourceExhausted) << refused.status;
+    EXPECT_THAT(std::string(refused.status.message()), HasSubstr("10000"));
+  }
+  EXPECT_EQ(cluster.machine(0).slots->open(), 0u);
+}
+
+TEST_P(BulkPullFault, IsCutShort_WhenItIsCancelled) {
+  SamplingCluster cluster(wideStore(), 2, bulk());
+  auto rows = std::make_shared<std::vector<float>>(3000 * 4096);
+  const auto& book = cluster.store().book();
+  const std::vector<uint64_t> gids(3000, book.begin(0, 1));
+  auto cancelled = std::make_shared<std::atomic<bool>>(true);
+  sampler::PullRequest request;
+  request.gids = gids;
+  request.targets = {{0, reinterpret_cast<std::byte*>(rows->data())}};
+  request.keepAlive = rows;
+  request.deadline = Deadline::after(milliseconds(20'000));
+  request.cancelled = cancelled;
+  std::promise<absl::Status> done;
+  cluster.machine(0).puller->pull(std::move(request), [&](absl::Status status) { done.set_value(std::move(status)); });
+  EXPECT_EQ(done.get_future().get().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_P(BulkPullFault, RefusesRequestsThatDoNotFit) {
+  SamplingCluster cluster(wideStore(), 2, bulk());
+  const sampler::PartitionedGraph& graph = *cluster.machine(1).graph;
+  sampler::BulkPullRequest good;
+  good.rows = {.nodeType = 0, .features = {0}, .runs = {{1, 2}}, .rows = {0, 1}};
+  const size_t rowBytes = sampler::featureSpec(graph, 0, 0).rowBytes();
+  good.targets = {{.key = 1, .address = 0, .bytes = 2 * rowBytes}};
+  const auto decode = [&](const sampler::BulkPullRequest& request) {
+    const rpc::OutArray array = sampler::encodeBulkPull(request);
+    std::vector<rpc::Bytes> arrays;
+    arrays.push_back(rpc::Bytes::allocate(array.bytes));
+    std::memcpy(arrays[0].data(), array.data, array.bytes);
+    return sampler::decodeBulkPull(arrays, graph).status();
+  };
+  EXPECT_TRUE(decode(good).ok()) << decode(good);
+  sampler::BulkPullRequest bad = good;
+  bad.targets[0].bytes -= 1;
+  EXPECT_FALSE(decode(bad).ok());
+  bad = good;
+  bad.targets[0].offset = 1;
+  EXPECT_FALSE(decode(bad).ok());
+  bad = good;
+  bad.targets[0].offset = UINT64_MAX;
+  EXPECT_FALSE(decode(bad).ok());
+  bad = good;
+  bad.targets[0].scattered = 1;
+  EXPECT_FALSE(decode(bad).ok());
+  bad.slots = {1, 0};
+  EXPECT_TRUE(decode(bad).ok());
+  bad.slots = {0, 2};
+  EXPECT_FALSE(decode(bad).ok());
+  bad = good;
+  bad.rows.rows[1] = 1'000'000;
+  EXPECT_FALSE(decode(bad).ok());
+  bad = good;
+  bad.slot = 1 << 16;
+  EXPECT_FALSE(decode(bad).ok());
+  bad = good;
+  bad.rows.runs[0].partition = 0;
+  EXPECT_FALSE(decode(bad).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, BulkPullFault, ::testing::Values(false, true),
+                         [](const auto& one) { return one.param ? "Tcp" : "InProcess"; });
+
 INSTANTIATE_TEST_SUITE_P(Over, BulkPull, ::testing::Values(false, true),
                          [](const auto& one) { return one.param ? "Tcp" : "InProcess"; });
 
