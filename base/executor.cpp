@@ -20,12 +20,14 @@ Executor::Executor(std::string name, int threads) {
 Executor::~Executor() { shutdown(); }
 
 bool Executor::post(std::function<void()> work) {
+  // Once queued, the work may run and end this executor before the wake-up below.
+  const std::shared_ptr<State> state = state_;
   {
-    std::lock_guard lock(state_->mutex);
-    if (state_->stopping) return false;
-    state_->queue.push_back(std::move(work));
+    std::lock_guard lock(state->mutex);
+    if (state->stopping) return false;
+    state->queue.push_back(std::move(work));
   }
-  state_->wake.notify_one();
+  state->wake.notify_one();
   return true;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "benchmarks/cache_bench.h"
 #include "benchmarks/exchange_bench.h"
 #include "benchmarks/limits_bench.h"
 #include "benchmarks/sampler_bench.h"
@@ -18,6 +19,7 @@ int runBench(int argc, char** argv) {
   farhop::benchmarks::addLimitsBench(app, &status);
   farhop::benchmarks::addSamplerBench(app, &status);
   farhop::benchmarks::addExchangeBench(app, &status);
+  farhop::benchmarks::addCacheBench(app, &status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

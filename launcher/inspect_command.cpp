@@ -76,7 +76,9 @@ void printText(const partition::GraphStore& store, const StoreSummary& summary,
   std::cout << "partitions " << store.numPartitions() << " by "
             << (manifest.method.empty() ? "-" : manifest.method) << ", seed " << manifest.seed << "\n"
             << "edge cut   " << formatCount(summary.cutEdges) << " of " << formatCount(summary.forwardEdges)
-            << " (" << formatShare(summary.cutEdges, summary.forwardEdges) << ")\n\n"
+            << " (" << formatShare(summary.cutEdges, summary.forwardEdges) << ")\n";
+  if (manifest.cache) std::cout << "cache      " << cacheText(store) << "\n";
+  std::cout << "\n"
             << schemaTables(store) << "\n"
             << summaryTable(summary);
   if (verified != nullptr) {
@@ -138,6 +140,7 @@ void printJson(const partition::GraphStore& store, const StoreSummary& summary,
                           {"labels", split.labels.has_value()}});
   }
   json.update(summaryJson(summary));
+  if (store.manifest().cache) json["cache"] = cacheJson(store);
   if (verified != nullptr) {
     json["verify"] = {{"ok", verified->status.ok()},
                       {"checks", verified->checks},

@@ -10,6 +10,7 @@
 #include "base/memory_info.h"
 #include "launcher/store_summary.h"
 #include "launcher/text_table.h"
+#include "partition/cache_plan.h"
 #include "partition/dataset.h"
 #include "partition/graph_store.h"
 #include "partition/partitioner.h"
@@ -29,6 +30,8 @@ struct PartitionArguments {
   std::string jsonFile;
   partition::SamplingFeatureNames sampling;
   partition::PartitionOptions options;
+  partition::CacheOptions cache;
+  std::string cachePolicy = "vip";
   bool addReverse = false;
   bool force = false;
 };
@@ -101,6 +104,11 @@ void printSamplingFeatures(const partition::GraphStore& store, const std::vector
   std::cout << std::flush;
 }
 
+void printCache(const partition::GraphStore& store) {
+  if (!store.manifest().cache) return;
+  std::cout << "cache        " << cacheText(store) << "\n" << std::flush;
+}
+
 absl::Status writeJson(const PartitionArguments& arguments, const partition::GraphStore& store,
                        const StoreSummary& summary, const Seconds& times) {
   nlohmann::ordered_json json;
@@ -116,18 +124,21 @@ absl::Status writeJson(const PartitionArguments& arguments, const partition::Gra
       {"read", times.read}, {"assign", times.assign}, {"write", times.write}, {"total", times.total()}};
   json["peak_rss_bytes"] = peakResidentBytes();
   json.update(summaryJson(summary));
+  if (store.manifest().cache) json["cache"] = cacheJson(store);
   return writeFileAtomically(
       arguments.jsonFile, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 absl::Status runPartition(PartitionArguments arguments) {
   FARHOP_ASSIGN_OR_RETURN(arguments.options.method, partition::parsePartitionMethod(arguments.method));
+  FARHOP_ASSIGN_OR_RETURN(arguments.cache.policy, partition::parseCachePolicy(arguments.cachePolicy));
   Seconds times;
   Stopwatch watch;
   progress(absl::StrCat("reading ", arguments.raw));
   FARHOP_ASSIGN_OR_RETURN(partition::Dataset dataset,
                           partition::readDataset(arguments.raw, {arguments.task}));
   FARHOP_RETURN_IF_ERROR(partition::declareSamplingFeatures(arguments.sampling, &dataset));
+  FARHOP_RETURN_IF_ERROR(partition::checkCacheOptions(dataset, arguments.cache));
   const std::vector<uint64_t> zeroWeights = partition::countZeroWeights(dataset);
   times.read = watch.lap();
 
@@ -142,6 +153,7 @@ absl::Status runPartition(PartitionArguments arguments) {
   writer.addReverse = arguments.addReverse;
   writer.method = arguments.method;
   writer.seed = arguments.options.seed;
+  writer.cache = arguments.cache;
   writer.progress = progress;
   FARHOP_RETURN_IF_ERROR(partition::writeStore(dataset, assignment, writer));
   times.write = watch.lap();
@@ -150,7 +162,29 @@ absl::Status runPartition(PartitionArguments arguments) {
   const StoreSummary summary = summarizeStore(*store);
   printResult(arguments, *store, summary, times);
   printSamplingFeatures(*store, zeroWeights);
+  printCache(*store);
   return arguments.jsonFile.empty() ? absl::OkStatus() : writeJson(arguments, *store, summary, times);
+}
+
+void addCacheOptions(CLI::App* command, PartitionArguments* arguments) {
+  partition::CacheOptions& cache = arguments->cache;
+  command->add_option("--cache-fraction", cache.fraction,
+                      "Every partition keeps copies of hot rows of the others: this fraction of nodes / parts rows per "
+                      "node type, so 0.25 adds about a quarter to the features' size. Trainers pull less, and the same")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--cache-policy", arguments->cachePolicy,
+                      "vip: the nodes most probably sampled from the partition's train seeds; degree: those with most "
+                      "out-edges")
+      ->check(CLI::IsMember({"vip", "degree"}))
+      ->capture_default_str();
+  command->add_option("--cache-fanouts", cache.fanouts, "vip: neighbours per hop that will be sampled, -1 for all")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--cache-batch", cache.batch, "vip: seeds per batch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--cache-features", cache.features, "Node features to keep rows of; all if not given")
+      ->delimiter(',');
 }
 
 }  // namespace
@@ -163,7 +197,8 @@ void addPartitionCommand(CLI::App& app, int* exitCode) {
       "Examples:\n"
       "  farhop partition data/debian --out store --parts 2 --add-reverse\n"
       "  farhop partition raw/metadata.yaml --out store --parts 8 --method random --json figures.json\n"
-      "  farhop partition raw --out store --parts 4 --add-reverse --times timestamp --weights rating");
+      "  farhop partition raw --out store --parts 4 --add-reverse --times timestamp --weights rating\n"
+      "  farhop partition raw --out store --parts 4 --cache-fraction 0.25 --cache-fanouts 15,10");
   command->add_option("RAW", arguments->raw, "Data set: a directory with metadata.yaml, or that file")
       ->required();
   command->add_option("--out", arguments->out, "Directory of the store to write")->required();
@@ -187,6 +222,7 @@ void addPartitionCommand(CLI::App& app, int* exitCode) {
   command->add_option("--weights", arguments->sampling.weights,
                       "Edge feature that holds sampling weights, one number per edge, checked here: finite and not "
                       "negative. Also makes reverse relations weighted");
+  addCacheOptions(command, arguments.get());
   command->add_option("--task", arguments->task,
                       "Task whose sets, of nodes or edges, become splits; the first one if not given, or none");
   command->add_flag("--force", arguments->force, "Replace the store if there is one");

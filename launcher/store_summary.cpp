@@ -127,4 +127,71 @@ nlohmann::ordered_json summaryJson(const StoreSummary& summary) {
   return json;
 }
 
+namespace {
+
+struct CacheFigures {
+  uint64_t rows = 0;
+  uint64_t bytes = 0;
+  double expectedRows = 0;  // remote, in a batch of each partition
+  double expectedHits = 0;
+};
+
+CacheFigures summarizeCache(const partition::GraphStore& store) {
+  CacheFigures figures;
+  const partition::CacheInfo& cache = *store.manifest().cache;
+  for (const partition::CacheInfo::Type& type : cache.types) {
+    uint64_t rows = 0, rowBytes = 0;
+    for (uint64_t count : type.counts) rows += count;
+    for (const std::string& name : type.features) {
+      rowBytes += partition::findFeature(store.schema().nodeTypes[type.nodeType].features, name)->rowBytes();
+    }
+    figures.rows += rows;
+    figures.bytes += rows * rowBytes;
+  }
+  for (double rows : cache.expectedRows) figures.expectedRows += rows;
+  for (double rows : cache.expectedHits) figures.expectedHits += rows;
+  return figures;
+}
+
+}  // namespace
+
+std::string cacheText(const partition::GraphStore& store) {
+  const partition::CacheInfo& cache = *store.manifest().cache;
+  const CacheFigures figures = summarizeCache(store);
+  std::string fanouts;
+  for (int64_t fanout : cache.fanouts) absl::StrAppend(&fanouts, fanouts.empty() ? "" : ",", fanout);
+  std::string text =
+      absl::StrCat(formatCount(figures.rows), " rows of other partitions (", formatBytes(figures.bytes), "), fraction ",
+                   cache.fraction, " by ", partition::cachePolicyName(cache.policy));
+  if (figures.expectedRows > 0) {
+    absl::StrAppend(&text, "; with fanouts ", fanouts, " and batches of ", formatCount(cache.batch),
+                    " expected to save ", formatFixed(100 * figures.expectedHits / figures.expectedRows, 1),
+                    " % of remote rows");
+  }
+  return text;
+}
+
+nlohmann::ordered_json cacheJson(const partition::GraphStore& store) {
+  const partition::CacheInfo& cache = *store.manifest().cache;
+  const CacheFigures figures = summarizeCache(store);
+  nlohmann::ordered_json json = {{"policy", std::string(partition::cachePolicyName(cache.policy))},
+                                 {"fraction", cache.fraction},
+                                 {"fanouts", cache.fanouts},
+                                 {"batch", cache.batch},
+                                 {"rows", figures.rows},
+                                 {"bytes", figures.bytes}};
+  if (figures.expectedRows > 0) {
+    json["expected_remote_rows_per_batch"] = cache.expectedRows;
+    json["expected_cached_rows_per_batch"] = cache.expectedHits;
+    json["expected_saved_share"] = figures.expectedHits / figures.expectedRows;
+  }
+  nlohmann::ordered_json& types = json["node_types"] = nlohmann::ordered_json::array();
+  for (const partition::CacheInfo::Type& type : cache.types) {
+    types.push_back({{"name", store.schema().nodeTypes[type.nodeType].name},
+                     {"features", type.features},
+                     {"rows", type.counts}});
+  }
+  return json;
+}
+
 }  // namespace farhop::launcher

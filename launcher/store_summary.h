@@ -38,4 +38,8 @@ std::string timesText(const partition::Schema& schema, int relation);
 std::string summaryTable(const StoreSummary& summary);
 nlohmann::ordered_json summaryJson(const StoreSummary& summary);
 
+// What the partitions keep of each other's rows; the store has caches.
+std::string cacheText(const partition::GraphStore& store);
+nlohmann::ordered_json cacheJson(const partition::GraphStore& store);
+
 }  // namespace farhop::launcher

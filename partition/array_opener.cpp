@@ -43,6 +43,17 @@ absl::StatusOr<NpyArray> ArrayOpener::open(const std::string& path, DType dtype,
   return array;
 }
 
+absl::StatusOr<IdArray> ArrayOpener::openIds(const std::string& path, uint64_t count, uint64_t nodes,
+                                             std::vector<NpyArray>* files) const {
+  IdArray ids;
+  if (nodes < kSmallNodeCount) {
+    FARHOP_ASSIGN_OR_RETURN(ids.narrow, openColumn<uint32_t>(path, count, files));
+  } else {
+    FARHOP_ASSIGN_OR_RETURN(ids.wide, openColumn<uint64_t>(path, count, files));
+  }
+  return ids;
+}
+
 absl::StatusOr<FeatureTable> ArrayOpener::openFeature(const std::string& path, const FeatureSpec& spec, uint64_t rows,
                                          std::vector<NpyArray>* files) const {
   std::vector<uint64_t> shape = {rows};

@@ -36,6 +36,10 @@ class ArrayOpener {
     return openArray<T>(path, {count}, files);
   }
 
+  // Ids of nodes of a type that has `nodes` of them: as wide as such ids are stored.
+  absl::StatusOr<IdArray> openIds(const std::string& path, uint64_t count, uint64_t nodes,
+                                  std::vector<NpyArray>* files) const;
+
   absl::StatusOr<FeatureTable> openFeature(const std::string& path, const FeatureSpec& spec, uint64_t rows,
                                            std::vector<NpyArray>* files) const;
 

@@ -25,6 +25,11 @@ const FeatureTable* GraphShard::edgeFeature(int relation, const std::string& nam
   return findFeature(edgeFeatures_[relation], name);
 }
 
+const NodeCache* GraphShard::cache(int nodeType) const {
+  auto found = caches_.find(nodeType);
+  return found == caches_.end() ? nullptr : &found->second;
+}
+
 std::span<const uint64_t> GraphShard::split(const std::string& name, int nodeType) const {
   auto found = splits_.find({canonicalSplitName(name), nodeType});
   return found == splits_.end() ? std::span<const uint64_t>() : found->second;
@@ -150,6 +155,11 @@ absl::StatusOr<GraphShard> GraphStore::openPartition(int partition) const {
     FARHOP_RETURN_IF_ERROR(checkSplit(split, partition, seeds));
     shard.splits_[{split.name, split.nodeType}] = seeds;
   }
+  if (manifest_.cache) {
+    for (const CacheInfo::Type& type : manifest_.cache->types) {
+      FARHOP_ASSIGN_OR_RETURN(shard.caches_[type.nodeType], openCache(partition, type, &shard.files_));
+    }
+  }
   for (const EdgeSplitInfo& split : edgeSplits()) {
     const uint64_t count = split.partitionCounts[partition];
     EdgeSeeds& seeds = shard.edgeSplits_[{split.name, split.relation}];
@@ -163,6 +173,31 @@ absl::StatusOr<GraphShard> GraphStore::openPartition(int partition) const {
                                          *split.labels, count, &shard.files_));
   }
   return shard;
+}
+
+absl::StatusOr<NodeCache> GraphStore::openCache(int partition, const CacheInfo::Type& type,
+                                                std::vector<NpyArray>* files) const {
+  const ArrayOpener opener(directory_, manifest_);
+  const int t = type.nodeType;
+  const uint64_t count = type.counts[static_cast<size_t>(partition)], nodes = book_.numNodes(t);
+  NodeCache cache;
+  const std::string path = cacheGidsPath(schema(), partition, t);
+  FARHOP_ASSIGN_OR_RETURN(cache.gids, opener.openIds(path, count, nodes, files));
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t gid = cache.gids[i];
+    const bool own = gid >= book_.begin(t, partition) && gid < book_.end(t, partition);
+    if (!own && gid < nodes && (i == 0 || cache.gids[i - 1] < gid)) continue;
+    const std::string what = own            ? absl::StrCat("gid ", gid, " at ", i, " is the partition's own")
+                             : gid >= nodes ? absl::StrCat("gid ", gid, " at ", i, " is out of range (", nodes, " nodes)")
+                                            : absl::StrCat("gids ", i - 1, " and ", i, " are not ascending");
+    return absl::DataLossError(absl::StrCat(directory_, "/", path, ": ", what, "; copy it again"));
+  }
+  for (const std::string& name : type.features) {
+    FARHOP_ASSIGN_OR_RETURN(cache.features[name],
+                            opener.openFeature(cacheFeaturePath(schema(), partition, t, name),
+                                               *findFeature(schema().nodeTypes[t].features, name), count, files));
+  }
+  return cache;
 }
 
 absl::Status GraphStore::checkSplit(const SplitInfo& split, int partition,

@@ -69,6 +69,12 @@ struct EdgeSeeds {
   uint64_t destination(uint64_t seed) const { return ends[2 * seed + 1]; }
 };
 
+// Copies of rows of other partitions' nodes of one type.
+struct NodeCache {
+  IdArray gids;                                  // ascending, none of them the partition's own; checked when opened
+  std::map<std::string, FeatureTable> features;  // row i belongs to gids[i]
+};
+
 // One partition, mapped. Movable.
 class GraphShard {
  public:
@@ -78,6 +84,8 @@ class GraphShard {
   std::span<const uint64_t> originalIds(int nodeType) const { return originalIds_[nodeType]; }
   // Null when the type has no such feature.
   const FeatureTable* nodeFeature(int nodeType, const std::string& name) const;
+  // Null where the store keeps none of the type.
+  const NodeCache* cache(int nodeType) const;
   // By position in the relation's CSR. Reverse relations have none: look up the forward edge.
   const FeatureTable* edgeFeature(int relation, const std::string& name) const;
   // Gids of this partition's seeds of a split, ascending by original id (a seed listed twice stays twice);
@@ -95,6 +103,7 @@ class GraphShard {
   std::vector<std::span<const uint64_t>> originalIds_;
   std::vector<std::map<std::string, FeatureTable>> nodeFeatures_;
   std::vector<std::map<std::string, FeatureTable>> edgeFeatures_;
+  std::map<int, NodeCache> caches_;  // by node type
   std::map<std::pair<std::string, int>, std::span<const uint64_t>> splits_;
   std::map<std::pair<std::string, int>, EdgeSeeds> edgeSplits_;
 };
@@ -118,8 +127,8 @@ class GraphStore {
   // Identifies the content: the checksum of graph.json. Peers compare it before they exchange gids.
   uint64_t fingerprint() const { return fingerprint_; }
 
-  // Maps one partition; checks presence, sizes, dtypes and shapes of its files, and reads `indptr` and the splits
-  // once: rows lie inside the edges, seeds inside the partition. Other values are not read: a damaged neighbour or
+  // Maps one partition; checks presence, sizes, dtypes and shapes of its files, and reads `indptr`, the splits and the
+  // gids of its cache once: rows lie inside the edges, seeds inside the partition, cached nodes outside. Other values are not read: a damaged neighbour or
   // id can be out of range unless verifyChecksums() or verify() has passed.
   absl::StatusOr<GraphShard> openPartition(int partition) const;
 
@@ -161,6 +170,7 @@ class GraphStore {
  private:
   GraphStore() = default;
   absl::StatusOr<RelationShard> openRelation(int partition, int relation, std::vector<NpyArray>* files) const;
+  absl::StatusOr<NodeCache> openCache(int partition, const CacheInfo::Type& type, std::vector<NpyArray>* files) const;
   absl::Status checkSplit(const SplitInfo& split, int partition, std::span<const uint64_t> seeds) const;
   absl::Status checkEdgeSplit(const EdgeSplitInfo& split, int partition, std::span<const uint64_t> ends) const;
   // `check`, where given, reads the array when it is mapped. The array is kept.

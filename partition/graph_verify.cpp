@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "partition/cache_verify.h"
 #include "partition/graph_store.h"
 #include "partition/layout.h"
 #include "partition/sampling_verify.h"
@@ -338,6 +339,7 @@ class Verifier {
       }
       if (schema_.relations[r].reverseOf < 0) add(absl::StrCat("degrees of ", text), checkDegrees(open, r));
     }
+    if (store_.manifest().cache) add("caches", checkCaches(open));
     for (const EdgeSplitInfo& split : store_.edgeSplits()) {
       add(absl::StrCat("split ", split.name, " of ", schema_.relationText(split.relation)),
           checkEdgeSplit(open, split));

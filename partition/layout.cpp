@@ -95,6 +95,14 @@ std::string nodeFeaturePath(const Schema& schema, int partition, int nodeType, a
   return absl::StrCat(nodesPath(schema, partition, nodeType), "/feat/", pathComponent(feature), ".npy");
 }
 
+std::string cacheGidsPath(const Schema& schema, int partition, int nodeType) {
+  return absl::StrCat(nodesPath(schema, partition, nodeType), "/cache/gids.npy");
+}
+
+std::string cacheFeaturePath(const Schema& schema, int partition, int nodeType, absl::string_view feature) {
+  return absl::StrCat(nodesPath(schema, partition, nodeType), "/cache/feat/", pathComponent(feature), ".npy");
+}
+
 std::string splitPath(const Schema& schema, int partition, int nodeType, absl::string_view split) {
   return absl::StrCat(nodesPath(schema, partition, nodeType), "/split/", pathComponent(split), ".npy");
 }

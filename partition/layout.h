@@ -23,6 +23,9 @@ std::string relationComponent(const Schema& schema, int relation);
 
 std::string originalIdsPath(const Schema& schema, int partition, int nodeType);
 std::string nodeFeaturePath(const Schema& schema, int partition, int nodeType, absl::string_view feature);
+// Of a partition's cache: the gids of the remote nodes whose rows it keeps, and a feature's rows.
+std::string cacheGidsPath(const Schema& schema, int partition, int nodeType);
+std::string cacheFeaturePath(const Schema& schema, int partition, int nodeType, absl::string_view feature);
 std::string splitPath(const Schema& schema, int partition, int nodeType, absl::string_view split);
 // `array` is "indptr", "neighbors", "edge_ids", "times" or "weights".
 std::string relationPath(const Schema& schema, int partition, int relation, absl::string_view array);

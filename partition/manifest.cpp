@@ -1,5 +1,7 @@
 #include "partition/manifest.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <set>
@@ -173,6 +175,53 @@ absl::Status checkEdgeSplits(const Manifest& manifest) {
   return absl::OkStatus();
 }
 
+absl::Status checkCacheType(const Manifest& manifest, const CacheInfo::Type& type) {
+  const NodeType& nodes = manifest.schema.nodeTypes[type.nodeType];
+  const std::string what = absl::StrCat("the cache of node type '", nodes.name, "'");
+  if (type.features.empty()) return bad(absl::StrCat(what, " has no feature"));
+  std::set<std::string> names;
+  for (const std::string& name : type.features) {
+    if (findFeature(nodes.features, name) == nullptr) {
+      return bad(absl::StrCat(what, " is of a feature '", name, "' that does not exist"));
+    }
+    if (!names.insert(name).second) return bad(absl::StrCat(what, " lists the feature '", name, "' twice"));
+  }
+  if (type.counts.size() != manifest.haloNodes.size()) {
+    return bad(absl::StrCat("the counts of ", what, " are not one per partition"));
+  }
+  const std::vector<uint64_t>& offsets = manifest.offsets[type.nodeType];
+  for (size_t k = 0; k < type.counts.size(); ++k) {
+    if (type.counts[k] > nodes.count - (offsets[k + 1] - offsets[k])) {
+      return bad(absl::StrCat(what, " has more rows in partition ", k, " than other partitions have nodes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status checkCache(const Manifest& manifest) {
+  if (!manifest.cache) return absl::OkStatus();
+  const CacheInfo& cache = *manifest.cache;
+  if (!std::isfinite(cache.fraction) || cache.fraction <= 0) return bad("the cache's fraction is no positive number");
+  if (cache.fanouts.empty() || cache.batch == 0) return bad("the cache has no fanouts or no batch");
+  for (int64_t fanout : cache.fanouts) {
+    if (fanout < -1) return bad("a fanout of the cache is below -1");
+  }
+  if (cache.types.empty()) return bad("the cache has no node type");
+  std::set<int> seen;
+  for (const CacheInfo::Type& type : cache.types) {
+    if (!seen.insert(type.nodeType).second) {
+      return bad(absl::StrCat("the cache lists node type '", manifest.schema.nodeTypes[type.nodeType].name, "' twice"));
+    }
+    FARHOP_RETURN_IF_ERROR(checkCacheType(manifest, type));
+  }
+  const std::vector<double>&rows = cache.expectedRows, &hits = cache.expectedHits;
+  bool sound = rows.size() == hits.size() && (rows.empty() || rows.size() == manifest.haloNodes.size());
+  for (size_t k = 0; sound && k < rows.size(); ++k) {
+    sound = std::isfinite(rows[k]) && hits[k] >= 0 && hits[k] <= rows[k];
+  }
+  return sound ? absl::OkStatus() : bad("the cache's expected rows and hits do not agree with each other");
+}
+
 // The arrays of a relation in each partition, besides its features.
 std::vector<const char*> relationArrays(const Schema& schema, int relation) {
   std::vector<const char*> arrays = {"indptr", "neighbors", "edge_ids"};
@@ -214,6 +263,11 @@ std::set<std::string> expectedFiles(const Manifest& manifest) {
       for (const FeatureSpec& f : schema.relations[r].features)
         files.insert(edgeFeaturePath(schema, k, r, f.name));
     }
+    if (!manifest.cache) continue;
+    for (const CacheInfo::Type& type : manifest.cache->types) {
+      files.insert(cacheGidsPath(schema, k, type.nodeType));
+      for (const std::string& name : type.features) files.insert(cacheFeaturePath(schema, k, type.nodeType, name));
+    }
   }
   return files;
 }
@@ -231,6 +285,9 @@ absl::Status checkFiles(const Manifest& manifest) {
     global += split.labels ? 2 : 1;
     perPartition += split.labels ? 2 : 1;
   }
+  if (manifest.cache) {
+    for (const CacheInfo::Type& type : manifest.cache->types) perPartition += 1 + type.features.size();
+  }
   const size_t expected = perPartition * manifest.haloNodes.size() + global;
   if (expected != manifest.files.size()) {
     return bad(absl::StrCat("lists ", manifest.files.size(), " files where its schema calls for ", expected));
@@ -242,6 +299,13 @@ absl::Status checkFiles(const Manifest& manifest) {
 }
 
 }  // namespace
+
+const CacheInfo::Type* CacheInfo::find(int nodeType) const {
+  for (const Type& type : types) {
+    if (type.nodeType == nodeType) return &type;
+  }
+  return nullptr;
+}
 
 absl::StatusOr<std::string> sealManifest(std::string text) {
   const size_t key = text.find(kChecksumKey);
@@ -266,6 +330,7 @@ absl::Status checkManifest(const Manifest& manifest) {
   FARHOP_RETURN_IF_ERROR(checkRelations(manifest));
   FARHOP_RETURN_IF_ERROR(checkSplits(manifest));
   FARHOP_RETURN_IF_ERROR(checkEdgeSplits(manifest));
+  FARHOP_RETURN_IF_ERROR(checkCache(manifest));
   return checkFiles(manifest);
 }
 

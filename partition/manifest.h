@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "partition/cache_options.h"
 #include "partition/schema.h"
 
 namespace farhop::partition {
@@ -33,6 +34,27 @@ struct EdgeSplitInfo {
   std::optional<FeatureSpec> labels;      // of its labels, where the data set has some
 };
 
+// Copies of other partitions' feature rows that every partition keeps. What was asked for, and what was chosen.
+struct CacheInfo {
+  CachePolicy policy = CachePolicy::kVip;
+  double fraction = 0;
+  std::vector<int64_t> fanouts;
+  uint64_t batch = 0;
+  struct Type {
+    int nodeType = 0;
+    std::vector<std::string> features;  // names, in the order of the node type's
+    std::vector<uint64_t> counts;       // [K] rows
+  };
+  std::vector<Type> types;
+  // [K] by VIP: remote rows of these types in a batch of the partition's seeds, and those of them that it keeps. Empty
+  // where the data set has no split "train".
+  std::vector<double> expectedRows;
+  std::vector<double> expectedHits;
+
+  // Null where nothing of the node type is kept.
+  const Type* find(int nodeType) const;
+};
+
 struct StoredFile {
   uint64_t bytes = 0;
   uint64_t checksum = 0;  // XXH3-64 of the whole file
@@ -51,6 +73,7 @@ struct Manifest {
   std::vector<uint64_t> haloNodes;                 // [K]: distinct sources of those, over all relations
   std::vector<SplitInfo> splits;
   std::vector<EdgeSplitInfo> edgeSplits;
+  std::optional<CacheInfo> cache;
   std::map<std::string, StoredFile> files;  // by path relative to the store
 
   int numPartitions() const { return static_cast<int>(haloNodes.size()); }

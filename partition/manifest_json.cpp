@@ -76,6 +76,23 @@ class ObjectReader {
     }
     return numbers;
   }
+  absl::StatusOr<double> real(const char* key) const {
+    FARHOP_ASSIGN_OR_RETURN(const Json* value, get(key));
+    if (!value->is_number()) return wrongType(key, "a number");
+    return value->get<double>();
+  }
+  // As numbers(), of what `is` finds to be of type T.
+  template <typename T>
+  absl::StatusOr<std::vector<T>> values(const char* key, bool (Json::*is)() const noexcept,
+                                        absl::string_view wanted) const {
+    FARHOP_ASSIGN_OR_RETURN(const Json* value, list(key));
+    std::vector<T> values;
+    for (const Json& element : *value) {
+      if (!(element.*is)()) return wrongType(key, wanted);
+      values.push_back(element.get<T>());
+    }
+    return values;
+  }
   absl::StatusOr<const Json*> list(const char* key) const {
     FARHOP_ASSIGN_OR_RETURN(const Json* value, get(key));
     if (!value->is_array()) return wrongType(key, "a list");
@@ -205,6 +222,57 @@ absl::Status readEdgeSplits(const ObjectReader& root, Manifest* manifest) {
   });
 }
 
+absl::Status readCache(const ObjectReader& root, Manifest* manifest) {
+  if (!root.has("cache")) return absl::OkStatus();
+  FARHOP_ASSIGN_OR_RETURN(const Json* value, root.get("cache"));
+  FARHOP_ASSIGN_OR_RETURN(ObjectReader object, ObjectReader::make(*value, absl::StrCat(root.where(), ".cache")));
+  CacheInfo cache;
+  FARHOP_ASSIGN_OR_RETURN(std::string policy, object.text("policy"));
+  auto known = parseCachePolicy(policy);
+  if (!known.ok()) return annotate(known.status(), object.where());
+  cache.policy = *known;
+  FARHOP_ASSIGN_OR_RETURN(cache.fraction, object.real("fraction"));
+  FARHOP_ASSIGN_OR_RETURN(cache.fanouts,
+                          object.values<int64_t>("fanouts", &Json::is_number_integer, "a list of whole numbers"));
+  FARHOP_ASSIGN_OR_RETURN(cache.batch, object.number("batch"));
+  FARHOP_RETURN_IF_ERROR(object.eachObject("node_types", [&](const ObjectReader& of) -> absl::Status {
+    CacheInfo::Type type;
+    FARHOP_ASSIGN_OR_RETURN(std::string name, of.text("name"));
+    auto index = manifest->schema.nodeTypeIndex(name);
+    if (!index.ok()) return annotate(index.status(), absl::StrCat(of.where(), ".name"));
+    type.nodeType = *index;
+    FARHOP_ASSIGN_OR_RETURN(type.features, of.values<std::string>("features", &Json::is_string, "a list of names"));
+    FARHOP_ASSIGN_OR_RETURN(type.counts, of.numbers("counts"));
+    cache.types.push_back(std::move(type));
+    return absl::OkStatus();
+  }));
+  if (object.has("expected_rows")) {
+    constexpr char kNumbers[] = "a list of numbers";
+    FARHOP_ASSIGN_OR_RETURN(cache.expectedRows, object.values<double>("expected_rows", &Json::is_number, kNumbers));
+    FARHOP_ASSIGN_OR_RETURN(cache.expectedHits, object.values<double>("expected_hits", &Json::is_number, kNumbers));
+  }
+  manifest->cache = std::move(cache);
+  return absl::OkStatus();
+}
+
+Json cacheJson(const CacheInfo& cache, const Schema& schema) {
+  Json object = {{"policy", std::string(cachePolicyName(cache.policy))},
+                 {"fraction", cache.fraction},
+                 {"fanouts", cache.fanouts},
+                 {"batch", cache.batch},
+                 {"node_types", Json::array()}};
+  for (const CacheInfo::Type& type : cache.types) {
+    object["node_types"].push_back({{"name", schema.nodeTypes[type.nodeType].name},
+                                    {"features", type.features},
+                                    {"counts", type.counts}});
+  }
+  if (!cache.expectedRows.empty()) {
+    object["expected_rows"] = cache.expectedRows;
+    object["expected_hits"] = cache.expectedHits;
+  }
+  return object;
+}
+
 absl::Status readFiles(const ObjectReader& root, Manifest* manifest) {
   FARHOP_ASSIGN_OR_RETURN(const Json* files, root.get("files"));
   if (!files->is_object()) return root.wrongType("files", "an object");
@@ -235,6 +303,7 @@ absl::Status readManifest(const ObjectReader& root, Manifest* manifest) {
   FARHOP_RETURN_IF_ERROR(readRelations(root, manifest));
   FARHOP_RETURN_IF_ERROR(readSplits(root, manifest));
   FARHOP_RETURN_IF_ERROR(readEdgeSplits(root, manifest));
+  FARHOP_RETURN_IF_ERROR(readCache(root, manifest));
   return readFiles(root, manifest);
 }
 
@@ -285,6 +354,7 @@ std::string formatManifest(const Manifest& manifest) {
                           {"partition_counts", split.partitionCounts}});
     if (split.labels) edgeSplits.back()["labels"] = featureJson(*split.labels);
   }
+  if (manifest.cache) root["cache"] = cacheJson(*manifest.cache, schema);
   Json& files = root["files"] = Json::object();
   for (const auto& [path, file] : manifest.files) {
     files[path] = {{"bytes", file.bytes}, {"xxh3_64", hex(file.checksum)}};

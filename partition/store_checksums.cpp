@@ -11,7 +11,7 @@ namespace farhop::partition {
 namespace {
 
 // Names hold no '/' (pathComponent), so the components of a path tell what it is:
-// part-NNNNN/nodes/TYPE/feat/NAME.npy and part-NNNNN/edges/REL/feat/NAME.npy.
+// part-NNNNN/nodes/TYPE/feat/NAME.npy, part-NNNNN/edges/REL/feat/NAME.npy, part-NNNNN/nodes/TYPE/cache/feat/NAME.npy.
 bool isFeature(const std::string& path) {
   size_t at = 0;
   for (int i = 0; i < 3; ++i) {
@@ -19,7 +19,8 @@ bool isFeature(const std::string& path) {
     if (at == std::string::npos) return false;
     ++at;
   }
-  return path.compare(0, 5, "part-") == 0 && path.compare(at, 5, "feat/") == 0;
+  if (path.compare(0, 5, "part-") != 0) return false;
+  return path.compare(at, 5, "feat/") == 0 || path.compare(at, 11, "cache/feat/") == 0;
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include "base/file.h"
 #include "base/npy.h"
 #include "partition/array_sink.h"
+#include "partition/cache_plan.h"
+#include "partition/cache_writer.h"
 #include "partition/graph_store.h"
 #include "partition/layout.h"
 #include "partition/manifest.h"
@@ -40,6 +42,7 @@ class StoreWriter {
       FARHOP_RETURN_IF_ERROR(relations.write(r));
     }
     FARHOP_RETURN_IF_ERROR(countHaloNodes());
+    FARHOP_RETURN_IF_ERROR(writeCaches(dataset_, options_.cache, options_.progress, &manifest_, &sink_));
     FARHOP_RETURN_IF_ERROR(checkManifest(manifest_));
     // graph.json makes a directory a store: it comes when all else is on the disk.
     FARHOP_RETURN_IF_ERROR(staged_.sync());
@@ -234,6 +237,7 @@ absl::Status writeStore(const Dataset& dataset, const PartitionAssignment& assig
                         const StoreWriterOptions& options) {
   FARHOP_RETURN_IF_ERROR(checkDataset(dataset));
   FARHOP_RETURN_IF_ERROR(checkAssignment(dataset, assignment));
+  FARHOP_RETURN_IF_ERROR(checkCacheOptions(dataset, options.cache));
   FARHOP_ASSIGN_OR_RETURN(StagedDirectory staged, StagedDirectory::create(options.directory, options.force));
   FARHOP_RETURN_IF_ERROR(StoreWriter(dataset, assignment, options, staged).write());
   return staged.commit();

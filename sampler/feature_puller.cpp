@@ -33,6 +33,7 @@ struct FeaturePuller::Pull {
   size_t chunkRows = 1;
   int chunksUnderWay = 1;        // per machine
   std::vector<OwnRows> own;
+  std::vector<FeatureCache::Hits> cached;  // of others, as copies of the own partitions
   std::vector<Stream> streams;
 
   bool cancelled() const { return request.cancelled != nullptr && request.cancelled->load(std::memory_order_relaxed); }
@@ -138,6 +139,7 @@ void FeaturePuller::plan(Pull* pull) const {
     rows[static_cast<size_t>(k)].push_back(static_cast<uint32_t>(gid - book.begin(type, k)));
     slots[static_cast<size_t>(k)].push_back(static_cast<uint32_t>(i));
   }
+  pull->cached = takeCached(pull->request, rows, slots);
   for (int machine = 0; machine < graph_->machines(); ++machine) {
     Pull::Stream stream;
     stream.machine = machine;
@@ -167,9 +169,41 @@ absl::Status FeaturePuller::copyOwn(Pull* pull) const {
     }
     ownRows += own.rows.size();
   }
+  copyCached(*pull);
   metrics_->ownRows.add(static_cast<double>(ownRows));
   metrics_->featureBytesRead.add(static_cast<double>(ownRows * pull->totalRowBytes));
   return absl::OkStatus();
+}
+
+// Takes out of the other machines' buckets, which are by partition, what this machine keeps copies of.
+std::vector<FeatureCache::Hits> FeaturePuller::takeCached(const PullRequest& request,
+                                                          std::span<std::vector<uint32_t>> rows,
+                                                          std::span<std::vector<uint32_t>> slots) const {
+  const FeatureCache& cache = graph_->featureCache();
+  const bool covers = std::all_of(request.targets.begin(), request.targets.end(), [&](const FeatureTarget& target) {
+    return cache.has(request.nodeType, target.feature);
+  });
+  if (!request.cache || !covers || request.targets.empty()) return {};
+  std::vector<FeatureCache::Hits> hits = cache.noHits(request.nodeType);
+  for (size_t k = 0; k < rows.size(); ++k) {
+    if (graph_->isOwn(static_cast<int>(k)) || rows[k].empty()) continue;
+    cache.take(request.nodeType, {graph_->book().begin(request.nodeType, static_cast<int>(k)), &rows[k], &slots[k]}, &hits);
+  }
+  return hits;
+}
+
+void FeaturePuller::copyCached(const Pull& pull) const {
+  size_t copied = 0;
+  for (const FeatureCache::Hits& of : pull.cached) {
+    copied += of.rows.size();
+    for (size_t t = 0; t < pull.copies.size(); ++t) {
+      const FeatureTarget& target = pull.request.targets[t];
+      gatherRows(graph_->featureCache().table(pull.request.nodeType, target.feature, of.partition), of.rows, of.slots,
+                 pull.copies[t], target.destination);
+    }
+  }
+  metrics_->cachedRows.add(static_cast<double>(copied));
+  metrics_->featureBytesRead.add(static_cast<double>(copied * pull.totalRowBytes));
 }
 
 void FeaturePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t streamIndex) {

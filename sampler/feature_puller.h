@@ -1,8 +1,9 @@
 // Brings feature rows into memory that the caller names, when the caller asks.
 //
-// Own rows are copied once, from the mapping. Remote rows come in chunks, a few of them under way per machine, so that
-// the staging memory of a pull is bounded whatever the width of the feature. How a chunk travels, and whether its rows
-// go straight to their place, is the business of a RowTransport.
+// Own rows are copied once, from the mapping, and so are those of other machines that the own partitions keep copies of
+// (sampler/feature_cache.h), where all wanted features have them. Remote rows come in chunks, a few of them under way
+// per machine, so that the staging memory of a pull is bounded whatever the width of the feature. How a chunk travels,
+// and whether its rows go straight to their place, is the business of a RowTransport.
 #pragma once
 
 #include <atomic>
@@ -31,6 +32,7 @@ struct PullRequest {
   int nodeType = 0;
   std::span<const uint64_t> gids;         // read during the call alone; each < count of the type
   std::vector<FeatureTarget> targets;
+  bool cache = true;                      // rows may come from the own partitions' caches: the same bytes
   std::shared_ptr<const void> keepAlive;  // holds the destinations until nothing writes to them
   Deadline deadline;
   // Once true, nothing more is asked for, and the pull ends (Cancelled) when what is under way has come. Null: never.
@@ -61,6 +63,9 @@ class FeaturePuller {
   void plan(Pull* pull) const;
   RowCut cutOf(const Pull& pull) const;
   absl::Status copyOwn(Pull* pull) const;
+  std::vector<FeatureCache::Hits> takeCached(const PullRequest& request, std::span<std::vector<uint32_t>> rows,
+                                             std::span<std::vector<uint32_t>> slots) const;
+  void copyCached(const Pull& pull) const;
   void startChunk(const std::shared_ptr<Pull>& pull, size_t stream);
   absl::Status finishChunk(const std::shared_ptr<Pull>& pull, size_t stream, size_t from, size_t to,
                            absl::StatusOr<FetchedRows> rows);

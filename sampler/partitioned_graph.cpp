@@ -26,6 +26,7 @@ absl::StatusOr<std::shared_ptr<const PartitionedGraph>> PartitionedGraph::open(
     FARHOP_ASSIGN_OR_RETURN(partition::GraphShard shard, store->openPartition(k));
     graph->shards_.back() = std::move(shard);
   }
+  if (store->manifest().cache) graph->featureCache_ = FeatureCache(schema, store->book(), graph->shards_);
   for (size_t r = 0; r < schema.relations.size(); ++r) {
     const uint64_t sources = schema.nodeTypes[schema.relations[r].source].count;
     graph->narrow_.push_back(sources < (uint64_t{1} << 32));

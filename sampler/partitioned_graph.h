@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "partition/graph_store.h"
 #include "sampler/edge_weights.h"
+#include "sampler/feature_cache.h"
 #include "sampler/job_features.h"
 #include "sampler/kernels.h"
 #include "sampler/neighbor_index.h"
@@ -40,6 +41,8 @@ class PartitionedGraph {
     return shards_[partition] ? &*shards_[partition] : nullptr;
   }
   std::vector<int> ownPartitions() const;
+  // Copies that the own partitions keep of other machines' rows; empty where the store has none.
+  const FeatureCache& featureCache() const { return featureCache_; }
 
   // True where the relation's source gids are 32-bit on disk and on the wire.
   bool narrowIds(int relation) const { return narrow_[relation]; }
@@ -74,6 +77,7 @@ class PartitionedGraph {
   int machines_ = 1;
   std::vector<int> owners_;
   std::vector<std::optional<partition::GraphShard>> shards_;
+  FeatureCache featureCache_;  // borrows shards_
   std::vector<bool> narrow_;
   std::vector<uint64_t> relationHashes_;
   std::vector<uint64_t> typeHashes_;

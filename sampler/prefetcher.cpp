@@ -99,6 +99,7 @@ std::vector<Prefetched> Prefetcher::start(const std::vector<std::vector<uint64_t
     const Group& group = groups_[g];
     if (gids[g].empty()) continue;
     PullRequest request;
+    request.cache = options_.cache;
     request.nodeType = group.nodeType;
     request.gids = gids[g];
     request.deadline = Deadline::after(options_.timeout);

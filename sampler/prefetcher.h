@@ -35,6 +35,7 @@ struct PrefetchOptions {
   std::vector<PrefetchFeature> features;
   size_t maxBytes = 0;  // a batch's features that need more than this are never prefetched
   std::chrono::milliseconds timeout{60'000};
+  bool cache = true;  // as PullRequest::cache
   // Memory for `rows` rows of features[index]; an error leaves them to the trainer's pull.
   std::function<absl::StatusOr<PullMemory>(size_t index, size_t rows)> allocate;
   std::shared_ptr<const void> keepAlive;  // holds the puller until no pull is under way

@@ -14,6 +14,8 @@ struct SamplerMetrics {
                                        "Payload of neighbour requests sent and replies received")),
         neighborMessages(metrics->counter("farhop_neighbor_requests_total", "Neighbour requests sent")),
         ownRows(metrics->counter("farhop_own_feature_rows_total", "Feature rows gathered from own partitions")),
+        cachedRows(metrics->counter("farhop_cached_feature_rows_total",
+                                    "Feature rows of other machines' nodes taken from the own partitions' caches")),
         remoteRows(metrics->counter("farhop_remote_feature_rows_total", "Feature rows pulled from other machines")),
         featureBytes(metrics->counter("farhop_feature_bytes_total",
                                       "Payload of feature requests sent and replies received")),
@@ -24,7 +26,7 @@ struct SamplerMetrics {
         pullWaitSeconds(metrics->counter("farhop_pull_wait_seconds_total",
                                          "Time that callers spent waiting for features, over all threads")) {}
 
-  Metrics::Counter batches, sampledEdges, remoteEdges, neighborBytes, neighborMessages, ownRows, remoteRows,
+  Metrics::Counter batches, sampledEdges, remoteEdges, neighborBytes, neighborMessages, ownRows, cachedRows, remoteRows,
       featureBytes, featureBytesRead, prefetchedBatches, pullWaitSeconds;
 };
 

@@ -331,6 +331,7 @@ std::string writeFixtureStore(const FixtureOptions& options, int parts, const st
   writer.addReverse = options.addReverse;
   writer.method = std::string(partition::partitionMethodName(options.method));
   writer.seed = options.seed;
+  writer.cache = options.cache;
   check(partition::writeStore(dataset, *assignment, writer));
   return directory;
 }

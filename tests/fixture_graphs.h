@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "partition/cache_options.h"
 #include "partition/dataset.h"
 #include "partition/partitioner.h"
 
@@ -36,6 +37,8 @@ struct FixtureOptions {
   // Edge splits of relation 0: a fifth of its edges each "train", "validation" and "test"; "train" shuffled and with
   // its first seed twice, "validation" and "test" with int64 labels 1 and, for as many random pairs, 0.
   bool edgeSplits = false;
+  // What writeFixtureStore's partitions keep of each other's rows.
+  partition::CacheOptions cache = {};
   // How writeFixtureStore assigns nodes.
   partition::PartitionMethod method = partition::PartitionMethod::kRandom;
 };

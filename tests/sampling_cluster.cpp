@@ -150,7 +150,7 @@ uint64_t SamplingCluster::gid(int nodeType, uint64_t originalId) const {
 uint64_t SamplingCluster::originalId(int nodeType, uint64_t gid) const { return originalIds_[nodeType][gid]; }
 
 std::vector<std::byte> SamplingCluster::pull(int machine, int nodeType, const std::string& feature,
-                                             std::span<const uint64_t> gids) {
+                                             std::span<const uint64_t> gids, bool cache) {
   const sampler::PartitionedGraph& graph = *machines_[machine].graph;
   const uint32_t index = must(sampler::featureIndex(graph, nodeType, feature));
   std::vector<std::byte> rows(gids.size() * sampler::featureSpec(graph, nodeType, index).rowBytes());
@@ -158,6 +158,7 @@ std::vector<std::byte> SamplingCluster::pull(int machine, int nodeType, const st
   request.nodeType = nodeType;
   request.gids = gids;
   request.targets = {{index, rows.data()}};
+  request.cache = cache;
   request.deadline = Deadline::after(milliseconds(20'000));
   std::promise<absl::Status> done;
   machines_[machine].puller->pull(std::move(request), [&](absl::Status status) { done.set_value(std::move(status)); });

@@ -73,7 +73,8 @@ class SamplingCluster {
   uint64_t originalId(int nodeType, uint64_t gid) const;
 
   // Pulls a feature into packed rows; throws on failure.
-  std::vector<std::byte> pull(int machine, int nodeType, const std::string& feature, std::span<const uint64_t> gids);
+  std::vector<std::byte> pull(int machine, int nodeType, const std::string& feature, std::span<const uint64_t> gids,
+                              bool cache = true);
   CanonicalBatch canonical(int machine, const sampler::SampledBatch& batch);
 
   // All batches of one epoch as `machine` samples them, dealt in order from `seeds` (original ids), which have `times`

@@ -21,6 +21,7 @@ struct Options {
   std::vector<int64_t> fanouts{15, 10};
   int64_t epochs = 10, batchSize = 1024, hidden = 128, seed = 0;
   double learningRate = 0.01, dropout = 0.0;
+  bool prefetch = false;
   std::string summary;
 };
 
@@ -118,15 +119,15 @@ std::pair<double, double> evaluate(farhop::Runtime& runtime, farhop::NeighborLoa
 nlohmann::json summarize(const farhop::JobStats& job) {
   nlohmann::json summary = {{"remote_edge_share", job.remoteEdgeShare()},
                             {"remote_feature_share", job.remoteFeatureShare()},
+                            {"cached_feature_share", job.cachedFeatureShare()},
                             {"neighbor_bytes", job.neighborBytes},
                             {"feature_bytes", job.featureBytes},
                             {"shm_feature_bytes", job.sharedMemoryBytes}};
-  for (const farhop::RuntimeStats& process : job.processes)
-    summary["peak_rss_bytes"].push_back(process.peakResidentBytes);
-  for (size_t p = 0; p < job.groups.size(); ++p) {
+  for (const auto& process : job.processes) summary["peak_rss_bytes"].push_back(process.peakResidentBytes);
+  for (const auto& process : job.processes) summary["pull_wait_s"].push_back(process.pullWaitSeconds);
+  for (size_t p = 0; p < job.groups.size(); ++p)
     summary["groups"].push_back(
         {{"group", p}, {"start_s", job.groups[p].startSeconds}, {"ready_s", job.groups[p].readySeconds}});
-  }
   return summary;
 }
 
@@ -135,9 +136,10 @@ void printSummary(const nlohmann::json& summary) {
               summary["test_accuracy"].get<double>(), summary["mlp_test_accuracy"].get<double>());
   std::printf("training                %.1f s, %.0f sampled edges/s by all processes\n",
               summary["train_seconds"].get<double>(), summary["sampled_edges_per_s"].get<double>());
-  std::printf("remote share            %.1f %% of sampled edges, %.1f %% of feature rows\n",
+  std::printf("remote share            %.1f %% of sampled edges, %.1f %% of feature rows, %.1f %% from a cache\n",
               100 * summary["remote_edge_share"].get<double>(),
-              100 * summary["remote_feature_share"].get<double>());
+              100 * summary["remote_feature_share"].get<double>(),
+              100 * summary["cached_feature_share"].get<double>());
   std::printf("sent between machines   %.1f MB for neighbours, %.1f MB for features\n",
               summary["neighbor_bytes"].get<double>() / 1e6, summary["feature_bytes"].get<double>() / 1e6);
   for (const auto& group : summary["groups"]) {
@@ -160,6 +162,7 @@ int run(const Options& options) {
   loading.batchSize = options.batchSize;
   loading.seed = static_cast<uint64_t>(options.seed);
   loading.samplerThreads = runtime.samplerThreads();
+  if (options.prefetch) loading.prefetch = {"x"}, loading.prefetchOfSeeds = {"label"};
   farhop::NeighborLoader train(graph, graph.split("train"), loading);
   loading.tail = farhop::EpochTail::kUneven;  // evaluation: every seed once
   loading.shuffle = false;
@@ -229,15 +232,14 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("Trains GraphSAGE on a partitioned graph; start it with farhop run");
   app.add_option("--fanouts", options.fanouts, "Neighbours per hop and relation, next to the seeds first")
-      ->delimiter(',')
-      ->capture_default_str();
+      ->delimiter(',')->capture_default_str();
   app.add_option("--epochs", options.epochs, "Passes over the training seeds")->capture_default_str();
   app.add_option("--batch-size", options.batchSize, "Seeds per batch and process")->capture_default_str();
   app.add_option("--hidden", options.hidden, "Width of the hidden layers")->capture_default_str();
   app.add_option("--learning-rate", options.learningRate, "Adam's learning rate")->capture_default_str();
-  app.add_option("--dropout", options.dropout, "Share of hidden values dropped in training")
-      ->capture_default_str();
+  app.add_option("--dropout", options.dropout, "Share of hidden values dropped")->capture_default_str();
   app.add_option("--seed", options.seed, "Fixes sampling and initialisation")->capture_default_str();
+  app.add_flag("--prefetch", options.prefetch, "Pull features as soon as a batch is sampled");
   app.add_option("--summary", options.summary, "Write the summary to this JSON file");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -30,6 +30,7 @@ std::shared_ptr<FeatureState> BatchCore::featureState(int nodeType, const std::s
   made->nodeType = nodeType;
   made->feature = feature;
   made->ofSeeds = ofSeeds;
+  made->cache = cache;
   made->timeout = pullTimeout;
   made->describe(spec, ofSeeds ? sampled->seeds.size() : sampled->nodes[static_cast<size_t>(nodeType)].size());
   state = std::move(made);

@@ -42,6 +42,7 @@ struct FeatureState : std::enable_shared_from_this<FeatureState> {
   partition::FeatureSpec spec;              // as stored
   torch::ScalarType dtype = torch::kFloat32;
   std::vector<int64_t> shape;
+  bool cache = true;  // NeighborLoaderOptions::cache
   std::chrono::milliseconds timeout{60'000};
   // Of parts: what they are parts of, and where they begin in it.
   std::shared_ptr<FeatureState> base;
@@ -123,6 +124,7 @@ struct BatchCore {
   // How it was sampled, so that its draws can be made again; null for batches whose edges are none of the graph's.
   std::shared_ptr<const sampler::SamplingOptions> sampling;
   bool drawn = true;  // its edges are a result of hops of draws
+  bool cache = true;  // NeighborLoaderOptions::cache
   std::chrono::milliseconds pullTimeout{60'000};
 
   std::mutex mutex;

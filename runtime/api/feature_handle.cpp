@@ -84,7 +84,7 @@ FeatureHandle FeatureHandle::columns(int64_t begin, int64_t end) const {
 FeatureHandle FeatureHandle::as(torch::ScalarType dtype) const {
   FeatureState& state = *claim_->state;
   const std::optional<DType> to = storedType(dtype);
-  if (!to || !sampler::canWiden(state.spec.dtype, *to)) {
+  if (dtype != torchType(state.spec.dtype) && (!to || !sampler::canWiden(state.spec.dtype, *to))) {
     refuse(absl::StrCat("feature '", state.name, "' is stored as ", dtypeName(state.spec.dtype), ", of which ",
                         torch::toString(dtype), " does not hold every value; convert the pulled tensor"));
   }

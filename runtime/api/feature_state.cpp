@@ -25,6 +25,7 @@ void startNodePull(const std::vector<std::shared_ptr<FeatureState>>& states,
   for (size_t i = 0; i < states.size(); ++i) {
     request.targets.push_back({states[i]->feature, pending->memory()[i].data, states[i]->format()});
   }
+  request.cache = first.cache;
   request.keepAlive = pending;
   request.deadline = Deadline::after(first.timeout);
   request.cancelled = pending->cancelled();
@@ -118,6 +119,7 @@ std::shared_ptr<FeatureState> FeatureState::makePart() {
   part->nodeType = nodeType;
   part->feature = feature;
   part->ofSeeds = ofSeeds;
+  part->cache = cache;
   part->edges = edges;
   part->spec = spec;
   part->dtype = dtype;

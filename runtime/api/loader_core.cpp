@@ -26,6 +26,7 @@ void LoaderCore::configure(const NeighborLoaderOptions& options, const sampler::
     sampling = std::make_shared<const sampler::SamplingOptions>(samplingOptions);
   }
   edgeIds = options.edgeIds;
+  cache = options.cache;
   pullTimeout = options.requestTimeout;
   prefetcher = makePrefetcher(core, options, seedType);
 }
@@ -94,6 +95,7 @@ std::shared_ptr<BatchCore> LoaderCore::next() {
   batch->walkLength = walkLength;
   batch->hasEdgeIds = edgeIds;
   batch->sampling = sampling;
+  batch->cache = cache;
   batch->pullTimeout = pullTimeout;
   if (prefetcher != nullptr) {
     adoptPrefetched(*prefetcher, prefetcher->take(batch->sampled->epoch, batch->sampled->step), batch.get());

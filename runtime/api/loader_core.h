@@ -30,6 +30,7 @@ struct LoaderCore {
   bool importance = false;
   int64_t walkLength = 0;  // of batches of random walks
   bool edgeIds = false;
+  bool cache = true;
   std::shared_ptr<const sampler::SamplingOptions> sampling;
   std::chrono::milliseconds pullTimeout{0};
   Position position;      // after the last batch handed out

@@ -63,6 +63,7 @@ std::unique_ptr<sampler::Prefetcher> makePrefetcher(const std::shared_ptr<GraphC
   if (prefetch.features.empty() || options.prefetchBytes == 0) return nullptr;
   prefetch.maxBytes = static_cast<size_t>(options.prefetchBytes);
   prefetch.timeout = options.requestTimeout;
+  prefetch.cache = options.cache;
   prefetch.keepAlive = core;
   prefetch.explain = [core](const absl::Status& status) { return core->explained(status); };
   std::vector<partition::FeatureSpec> specs;

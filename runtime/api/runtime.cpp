@@ -278,6 +278,7 @@ RuntimeStats Runtime::stats() const {
   stats.remoteEdges = whole(counted.remoteEdges);
   stats.neighborBytes = whole(counted.neighborBytes);
   stats.ownFeatureRows = whole(counted.ownRows);
+  stats.cachedFeatureRows = whole(counted.cachedRows);
   stats.remoteFeatureRows = whole(counted.remoteRows);
   stats.featureBytes = whole(counted.featureBytes);
   stats.featureBytesRead = whole(counted.featureBytesRead);
@@ -302,7 +303,8 @@ JobStats Runtime::gatherStats() {
     job.sampledEdges += stats.sampledEdges;
     job.remoteEdges += stats.remoteEdges;
     job.neighborBytes += stats.neighborBytes;
-    job.featureRows += stats.ownFeatureRows + stats.remoteFeatureRows;
+    job.featureRows += stats.ownFeatureRows + stats.cachedFeatureRows + stats.remoteFeatureRows;
+    job.cachedFeatureRows += stats.cachedFeatureRows;
     job.remoteFeatureRows += stats.remoteFeatureRows;
     job.featureBytes += stats.featureBytes;
     job.sharedMemoryBytes += stats.sharedMemoryBytes;

@@ -18,6 +18,9 @@ RUN_KEYS = {"commit", "build", "time", "cpu", "cores", "kernel", "seed", "small"
 GRAPH_KEYS = {"kind", "nodes", "edges", "seed", "parts"}
 # What must be there, as (case, unit); with two cores there is more.
 EXPECTED = {
+    "cache": {("own", "rows/batch"), ("remote without cache", "rows/batch"), ("remote with cache", "rows/batch"),
+              ("saved", "share of remote"), ("saved, expected by vip", "share of remote"), ("lookup", "ns/remote row"),
+              ("table", "bytes/cached row"), ("cached", "rows")},
     "limits": {("random 64-byte reads, 4 KiB pages", "reads/s"), ("random 64-byte reads, huge pages", "reads/s"),
                ("memcpy", "GB/s"), ("array", "bytes")},
     "sampler": {("random 64-byte reads, 4 KiB pages", "reads/s"), ("random 64-byte reads, huge pages", "reads/s"),
@@ -116,6 +119,17 @@ with tempfile.TemporaryDirectory() as path:
         check(seeded[0]["run"]["seed"] == 2, "the run does not say its seed")
         left = sorted(entry.name for entry in (directory / "cache").iterdir())
         check(len(left) == 2, f"the cache holds {left} instead of one graph per number of partitions")
+    if NAME == "cache":
+        values = {row["case"]: row["value"] for row in rows}
+        check(0 < values["remote with cache"] < values["remote without cache"], f"the cache saves nothing: {values}")
+        check(abs(values["saved"] - values["saved, expected by vip"]) < 0.1, f"not as expected: {values}")
+        check(values["table"] <= 8, f"too much private memory: {values}")
+        _, two = run(directory, "--machines", "2")
+        halved = {row["case"]: row["value"] for row in two}
+        check(0 < halved["cached"] < values["cached"], "rows that the machine owns are not left out")
+        check(checksums(two)["own"] != checksums(rows)["own"], "other machines have other seeds")
+        refused = subprocess.run([PROGRAM, NAME], capture_output=True, text=True)
+        check(refused.returncode == 1 and "name a store with --graph" in refused.stderr, f"not refused: {refused.stderr}")
     if NAME == "exchange":
         sums = {case: checksum for case, checksum in checksums(rows).items() if case.startswith("exchange")}
         check(len(set(sums.values())) == 1, f"the number of batches under way changes what is sampled: {sums}")

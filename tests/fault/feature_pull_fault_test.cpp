@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <cstring>
 #include <future>
+#include <mutex>
 #include <numeric>
 
 #include "tests/fixture_graphs.h"
@@ -66,6 +68,65 @@ TEST_F(FeaturePull, NamesTheLostOwner_AndServesTheRest) {
   const auto& book = cluster.store().book();
   const auto bytes = cluster.pull(0, 0, "x", std::vector<uint64_t>{book.begin(0, 0), book.begin(0, 1)});
   EXPECT_EQ(bytes.size(), 2 * 4 * sizeof(float));
+}
+
+// Answers feature requests with zeros, but for those after the first `answered`: they are kept.
+struct SilentOwner {
+  explicit SilentOwner(rpc::Agent* agent, int answered) : left(answered) {
+    agent->handle(sampler::kFeatureMethod, [this](rpc::Request request, rpc::Responder responder) {
+      std::lock_guard lock(mutex);
+      if (left-- > 0) {
+        rpc::Bytes rows = rpc::Bytes::allocate(request.arrays[3].size() / sizeof(uint32_t) * 4 * sizeof(float));
+        std::memset(rows.data(), 0, rows.size());
+        std::vector<rpc::OutArray> reply;
+        reply.push_back(rpc::OutArray::fromBytes(std::move(rows)));
+        responder.reply(std::move(reply));
+        return;
+      }
+      kept.push_back(std::move(responder));
+      silent.notify_all();
+    });
+  }
+  bool waitUntilSilent() {
+    std::unique_lock lock(mutex);
+    return silent.wait_for(lock, std::chrono::seconds(20), [this] { return !kept.empty(); });
+  }
+
+  std::mutex mutex;
+  std::condition_variable silent;
+  int left;
+  std::vector<rpc::Responder> kept;
+};
+
+TEST_F(FeaturePull, NamesTheOwnerThatDiesInTheMiddle_WhileOtherPullsGoOn) {
+  SamplingCluster cluster(directory_ / "store", 3, rpc::TransportKind::kUv, 16);
+  SilentOwner owner(cluster.machine(2).agent.get(), 3);
+  std::vector<float> rows;
+  auto failing = std::async(std::launch::async, [&] { return pullAll(cluster, Deadline::after(milliseconds(20'000)), &rows); });
+  ASSERT_TRUE(owner.waitUntilSilent());
+  // Rows of the others come while that one is stuck, and after it has died.
+  const auto& book = cluster.store().book();
+  const std::vector<uint64_t> others = {book.begin(0, 0), book.begin(0, 1)};
+  EXPECT_EQ(cluster.pull(0, 0, "x", others).size(), 2 * 4 * sizeof(float));
+  const auto diedAt = Clock::now();
+  cluster.machine(2).agent->close(absl::CancelledError("gone"));
+  const absl::Status status = failing.get();
+  EXPECT_LT(Clock::now() - diedAt, std::chrono::seconds(5));
+  ASSERT_TRUE(peerOf(status).has_value()) << status;
+  EXPECT_EQ(peerOf(status)->machine, 2);
+  EXPECT_EQ(cluster.pull(0, 0, "x", others).size(), 2 * 4 * sizeof(float));
+}
+
+TEST_F(FeaturePull, EndsAtItsDeadline_WhenAnOwnerIsSilent_NamingIt) {
+  SamplingCluster cluster(directory_ / "store", 3, rpc::TransportKind::kInProcess, 16);
+  SilentOwner owner(cluster.machine(1).agent.get(), 2);
+  std::vector<float> rows;
+  const auto begin = Clock::now();
+  const absl::Status status = pullAll(cluster, Deadline::after(milliseconds(300)), &rows);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_NE(status.message().find("machine 1"), absl::string_view::npos) << status;
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+  owner.kept.clear();
 }
 
 TEST_F(FeaturePull, IsAnError_WhenAnOwnerRunsOutOfMemory) {

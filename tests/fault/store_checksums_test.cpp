@@ -30,6 +30,7 @@ class StoreChecksums : public ::testing::Test {
     options.heterogeneous = true;
     options.addReverse = true;
     options.edgeTimes = options.declaredWeights = options.edgeSplits = true;
+    options.cache.fraction = 0.3;
     options.nodes = 30;
     options.edges = 100;
     testing::writeFixtureStore(options, kParts, path_);
@@ -119,8 +120,8 @@ TEST_F(StoreChecksums, LeaveOutFeaturesAndNothingElse_WhenAsked) {
     features += isFeatureFile(name);
     withFlippedBit(name, 4000, [&, path = name] { EXPECT_EQ(check(all_, false).ok(), isFeatureFile(path)) << path; });
   }
-  // x and label of two types, w and t of three relations; reverse relations have none.
-  EXPECT_EQ(features, size_t{kParts} * 10);
+  // x and label of two types, own and cached, w and t of three relations; reverse relations have none.
+  EXPECT_EQ(features, size_t{kParts} * 14);
 }
 
 TEST_F(StoreChecksums, SharesCoverEveryFileOnce_AndEvenly) {

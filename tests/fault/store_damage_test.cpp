@@ -26,6 +26,7 @@ class StoreDamage : public ::testing::Test {
     options.heterogeneous = true;
     options.addReverse = true;
     options.edgeTimes = options.nodeTimes = options.declaredWeights = options.edgeSplits = true;
+    options.cache.fraction = 0.3;
     options.nodes = 30;
     options.edges = 100;
     // Written once, copied for each test: a store is synced file by file, which takes its time.
@@ -356,6 +357,27 @@ TEST_F(StoreDamage, VerifyFindsSeedEdgesAndLabelsThatDisagree) {
   expectUnsound("part-00001/edges/user.follows.user/split/test.labels.npy: label 1 is not that of seed ");
   forge<uint64_t>("global/user.follows.user/split/train.npy", [](auto v) { std::swap(v[0], v[2]); });
   expectUnsound("of global/user.follows.user/split/train.npy at ");
+}
+
+TEST_F(StoreDamage, VerifyFindsCachedRowsThatAreNotTheOwners) {
+  forge<float>("part-00001/nodes/user/cache/feat/x.npy", [](auto v) { v[5] += 1; });
+  expectUnsound("part-00001/nodes/user/cache/feat/x.npy: row 1 (gid ");
+  expectUnsound(" of part-00000/nodes/user/feat/x.npy");
+}
+
+TEST_F(StoreDamage, CachedNodesThatAreOwnOrOutOfRangeOrOrder_AreRefused) {
+  const std::string name = "part-00000/nodes/user/cache/gids.npy";
+  const std::string saved = content(name), savedManifest = content(kManifestFile);
+  const auto refusal = [&](const std::function<void(std::span<uint32_t>)>& change) {
+    write(name, saved);
+    write(kManifestFile, savedManifest);
+    forge<uint32_t>(name, change);
+    return std::string(openEverything().message());
+  };
+  EXPECT_THAT(refusal([](auto v) { v[0] = 0; }), HasSubstr(name + ": gid 0 at 0 is the partition's own; copy it again"));
+  EXPECT_THAT(refusal([](auto v) { v.back() = 30; }), HasSubstr("gid 30 at 3 is out of range (30 nodes)"));
+  EXPECT_THAT(refusal([](auto v) { v[2] = v[1]; }), HasSubstr("gids 1 and 2 are not ascending"));
+  EXPECT_EQ(refusal([](auto) {}), "");
 }
 
 TEST_F(StoreDamage, SeedEdgesOutOfRange_AreRefused) {

@@ -19,6 +19,7 @@ std::string writtenManifest(bool heterogeneous) {
   options.heterogeneous = heterogeneous;
   options.addReverse = true;
   options.edgeTimes = options.nodeTimes = options.declaredWeights = options.edgeSplits = true;
+  options.cache.fraction = 0.5;
   options.nodes = 10;
   options.edges = 12;
   return readFile(testing::writeFixtureStore(options, 2, directory / "store") + "/" + kManifestFile).value();

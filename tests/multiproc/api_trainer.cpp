@@ -8,6 +8,7 @@
 //                      DIR/ready-RANK after the first epoch
 //   throw DIR          rank 1 throws in the middle of an epoch, the others iterate as in loop
 //   misuse DIR         checks that mistakes are errors at the call
+//   pulls DIR          checks what pulls bring: parts, dtypes, prefetched ones
 #include <farhop/farhop.h>
 #include <torch/torch.h>
 
@@ -21,6 +22,7 @@
 #include <thread>
 
 #include "tests/multiproc/api_checks.h"
+#include "tests/multiproc/api_pull_checks.h"
 #include "tests/multiproc/api_walk_checks.h"
 
 namespace {
@@ -420,6 +422,7 @@ int run(const std::string& mode, const std::string& directory) {
   if (mode == "train") runTraining(runtime, graph, directory);
   if (mode == "loop" || mode == "throw") loopUntilStopped(runtime, graph, directory, mode == "throw");
   if (mode == "misuse") checkMisuse(runtime, graph);
+  if (mode == "pulls") farhop::testing::checkPulls(runtime, graph);
   runtime.leave();
   return 0;
 }

@@ -130,6 +130,13 @@ TEST_F(WholeJob, TurnsMistakesIntoErrorsAtTheCall) {
   }
 }
 
+TEST_F(WholeJob, PullsPartsAndEveryDType_WithAndWithoutPrefetch) {
+  for (const auto& [machines, procs] : {std::pair{1, 1}, {2, 2}}) {
+    FarhopProcess job(command(machines, procs, "pulls"));
+    EXPECT_EQ(job.wait(90), 0) << job.err();
+  }
+}
+
 TEST_F(WholeJob, NamesTheLostProcessEverywhere_WhenOneIsKilledInTraining) {
   const auto before = sharedMemoryFiles();
   for (int victim = 0; victim < 4; ++victim) {

@@ -1,6 +1,7 @@
 // Features of sampled edges: pulled after the batch is there, they are those of the edges that were drawn.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <map>
@@ -191,6 +192,43 @@ TEST_P(EdgeFeaturesByLayout, AreFound_WhereNodesHaveThousandsOfEdges) {
   expectFeaturesOfDrawnEdges(*machines, last(), {DrawKind::kUniform, {40, 3}});
 }
 
+TEST_P(EdgeFeaturesByLayout, GiveRangesOfEdges_AsAllTogetherHaveThem) {
+  FixtureOptions fixture;
+  fixture.addReverse = true;
+  fixture.edges = 600;
+  const auto machines = cluster(fixture);
+  const std::vector<uint64_t> seeds = {0, 1, 2, 3, 17, 40, 59, 20};
+  KeyedRandom random(20'261'130);
+  const Kinds cases[] = {{DrawKind::kUniform, {12, 2}}, {DrawKind::kUniformWithReplacement, {5, 3}, Expand::kAll}};
+  for (const Kinds& kinds : cases) {
+    auto options = std::make_shared<sampler::SamplingOptions>(optionsOf(machines->store().schema(), kinds));
+    auto carrying = std::make_shared<sampler::SamplingOptions>(*options);
+    carrying->edgeIds = true;
+    const auto batch = sample(*machines, last(), seeds, *options).front(), carried = sample(*machines, last(), seeds, *carrying).front();
+    for (int relation : {0, 1}) {
+      PulledEdges all;
+      ASSERT_TRUE(pull(*machines, last(), {batch, options, relation, 0, 2}, true, true, &all).ok());
+      const uint64_t edges = all.ids.size();
+      for (int round = 0; round < 12; ++round) {
+        const uint64_t begin = random.below(edges + 1), end = begin + random.below(edges + 1 - begin);
+        const bool carries = round % 3 == 0;
+        EdgeRange range{carries ? carried : batch, carries ? carrying : options, relation, 0, 2};
+        range.drawn = round % 6 != 0;
+        range.firstEdge = begin;
+        range.maxEdges = end - begin;
+        ASSERT_EQ(sampler::edgeCount(*machines->machine(last()).graph, range), end - begin);
+        PulledEdges part;
+        const absl::Status status = pull(*machines, last(), range, true, true, &part);
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_TRUE(std::equal(part.ids.begin(), part.ids.end(), all.ids.begin() + static_cast<ptrdiff_t>(begin),
+                               all.ids.begin() + static_cast<ptrdiff_t>(end)));
+        EXPECT_TRUE(std::equal(part.features.begin(), part.features.end(), all.features.begin() + static_cast<ptrdiff_t>(begin),
+                               all.features.begin() + static_cast<ptrdiff_t>(end)));
+      }
+    }
+  }
+}
+
 // Samples one batch of three seeds without the edges `excluded`.
 std::shared_ptr<const sampler::SampledBatch> sampleWithout(SamplingCluster& cluster, int machine,
                                                            const std::vector<sampler::ExcludedPair>& excluded,
@@ -293,6 +331,45 @@ TEST_F(EdgeFeatures, EndAtTheirDeadline) {
   start();
   PulledEdges pulled;
   EXPECT_EQ(pullAll(&pulled, milliseconds(0)).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(EdgeFeatures, AreNotAskedFor_WhenNobodyWantsThemAnyMore) {
+  start();
+  std::vector<float> rows(sampler::edgeCount(*cluster_->machine(0).graph, range_));
+  sampler::EdgePullRequest request;
+  request.range = range_;
+  request.targets = {{0, reinterpret_cast<std::byte*>(rows.data())}};
+  request.deadline = Deadline::after(milliseconds(20'000));
+  request.cancelled = std::make_shared<std::atomic<bool>>(true);
+  std::promise<absl::Status> done;
+  cluster_->machine(0).edgePuller->pull(std::move(request), [&](absl::Status status) { done.set_value(std::move(status)); });
+  EXPECT_EQ(done.get_future().get().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(cluster_->machine(0).metrics->featureBytes.value(), 0);
+}
+
+TEST_F(EdgeFeatures, ComeInPartsAndWider_WhenAskedFor) {
+  start();
+  const sampler::PartitionedGraph& graph = *cluster_->machine(0).graph;
+  PulledEdges whole;
+  ASSERT_TRUE(pullAll(&whole).ok());
+  std::vector<double> wide(sampler::edgeCount(graph, range_));
+  std::vector<std::byte> upper(wide.size() * 2);
+  sampler::EdgePullRequest request;
+  request.range = range_;
+  request.targets = {{0, reinterpret_cast<std::byte*>(wide.data()), {{}, DType::kFloat64}}};
+  request.deadline = Deadline::after(milliseconds(20'000));
+  std::promise<absl::Status> done;
+  cluster_->machine(0).edgePuller->pull(std::move(request), [&](absl::Status status) { done.set_value(std::move(status)); });
+  const absl::Status status = done.get_future().get();
+  ASSERT_TRUE(status.ok()) << status;
+  for (size_t e = 0; e < wide.size(); ++e) ASSERT_EQ(wide[e], static_cast<double>(whole.features[e]));
+  // A part that cuts a number in two is refused.
+  request.range = range_;
+  request.targets = {{0, upper.data(), {sampler::RowPart{2, 2}, {}}}};
+  request.deadline = Deadline::after(milliseconds(20'000));
+  std::promise<absl::Status> refused;
+  cluster_->machine(0).edgePuller->pull(std::move(request), [&](absl::Status result) { refused.set_value(std::move(result)); });
+  EXPECT_EQ(refused.get_future().get().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(EdgeFeatures, AreRefused_WhenTheDrawMadeAgainIsAnother) {

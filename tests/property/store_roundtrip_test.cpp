@@ -48,6 +48,9 @@ class StoreRoundtrip : public ::testing::TestWithParam<Case> {
     options_.nodeTimes = GetParam().parts == 3 || GetParam().method == PartitionMethod::kMetis;
     options_.declaredWeights = GetParam().seed == 1;
     options_.edgeSplits = true;
+    options_.cache.fraction = GetParam().seed == 1 ? 0.4 : 0.1;
+    options_.cache.policy = GetParam().parts % 2 == 0 ? CachePolicy::kVip : CachePolicy::kDegree;
+    if (GetParam().parts == 3) options_.cache.features = {"x"};
     options_.nodes = 20 + 13 * GetParam().seed;
     options_.edges = 90 * GetParam().seed;
     dataset_ = makeFixtureDataset(options_);
@@ -235,6 +238,36 @@ TEST_P(StoreRoundtrip, KeepsNodeFeaturesBitForBit) {
       }
     }
     EXPECT_EQ(seen, dataset_.schema.nodeTypes[t].count);
+  }
+}
+
+TEST_P(StoreRoundtrip, KeepsCopiesOfRemoteRows_AsManyAsAskedFor) {
+  const CacheInfo& info = store_->manifest().cache.value();
+  EXPECT_EQ(info.expectedRows.size(), shards_.size());
+  for (size_t t = 0; t < dataset_.schema.nodeTypes.size(); ++t) {
+    const int type = static_cast<int>(t);
+    const uint64_t nodes = dataset_.schema.nodeTypes[t].count;
+    const auto most = static_cast<uint64_t>(options_.cache.fraction * static_cast<double>(nodes) /
+                                            static_cast<double>(shards_.size()));
+    for (const GraphShard& shard : shards_) {
+      const NodeCache* cache = shard.cache(type);
+      ASSERT_NE(cache, nullptr);
+      EXPECT_EQ(cache->features.count("label"), GetParam().parts == 3 ? 0u : 1u);
+      EXPECT_LE(cache->gids.size(), most);
+      if (shards_.size() > 1 && options_.cache.policy == CachePolicy::kDegree && nodes > 30) {
+        EXPECT_GT(cache->gids.size(), 0u);
+      }
+      for (uint64_t i = 0; i < cache->gids.size(); ++i) {
+        EXPECT_NE(store_->book().partitionOf(type, cache->gids[i]), shard.index());
+        for (const auto& [name, table] : cache->features) {
+          size_t f = 0;
+          while (dataset_.schema.nodeTypes[t].features[f].name != name) ++f;
+          const std::byte* expected =
+              dataset_.nodeFeatures[t][f].data + originalId(type, cache->gids[i]) * table.spec.rowBytes();
+          ASSERT_EQ(std::memcmp(table.row(i), expected, table.spec.rowBytes()), 0);
+        }
+      }
+    }
   }
 }
 

@@ -157,6 +157,40 @@ TEST_F(Commands, DeclareTimesAndWeights_AndShowThem) {
   EXPECT_EQ(inspected["edge_splits"][1]["labels"], true);
 }
 
+TEST_F(Commands, KeepCachesOfRemoteRows_AndSayWhatTheyWillSave) {
+  const std::string json = directory_ / "out.json";
+  Outcome outcome = farhop({"partition", raw_, "--out", store_, "--parts", "3", "--cache-fraction", "0.5",
+                            "--cache-fanouts", "4,3", "--cache-batch", "5", "--json", json});
+  ASSERT_EQ(outcome.exitCode, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("fraction 0.5 by vip; with fanouts 4,3 and batches of 5 expected to save "));
+  const auto cache = nlohmann::json::parse(readFile(json).value())["cache"];
+  EXPECT_GT(cache["expected_saved_share"], 0.1);
+  EXPECT_LE(cache["expected_saved_share"], 1);
+  EXPECT_EQ(cache["node_types"][0]["rows"], nlohmann::json::parse("[10, 10, 10]"));
+  EXPECT_EQ(cache["node_types"][0]["features"], nlohmann::json::parse("[\"x\", \"label\"]"));
+  outcome = farhop({"inspect", store_, "--verify"});
+  EXPECT_EQ(outcome.exitCode, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("cache      "));
+  EXPECT_THAT(outcome.out, HasSubstr("verify     caches: ok"));
+  EXPECT_EQ(nlohmann::json::parse(farhop({"inspect", store_, "--json"}).out)["cache"], cache);
+}
+
+TEST_F(Commands, CacheOptionsThatFitNothing_AreRefusedBeforeAnyWork) {
+  const std::vector<std::string> base = {"partition", raw_,    "--out",           store_, "--parts",
+                                         "2",         "--task", "none", "--cache-fraction", "0.25"};
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    return farhop(more);
+  };
+  EXPECT_THAT(run({}).err, HasSubstr("starts from the split 'train', which the data set has not; cache by degree"));
+  EXPECT_THAT(run({"--cache-policy", "degree", "--cache-features", "y"}).err,
+              HasSubstr("no node type has a feature 'y' to cache; there are: 'x' of user, "));
+  EXPECT_THAT(run({"--cache-policy", "degree", "--cache-fanouts", "3,-2"}).err, HasSubstr("fanout -2 is out of range"));
+  EXPECT_EQ(run({"--cache-policy", "hot"}).exitCode, 2);
+  EXPECT_FALSE(std::filesystem::exists(store_));
+  EXPECT_THAT(run({"--cache-policy", "degree"}).out, HasSubstr("fraction 0.25 by degree\n"));
+}
+
 TEST_F(Commands, RefuseTimesAndWeightsThatNothingHas_BeforeAnyWork) {
   Outcome outcome = farhop({"partition", raw_, "--out", store_, "--parts", "2", "--times", "when"});
   EXPECT_EQ(outcome.exitCode, 1);

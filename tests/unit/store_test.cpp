@@ -282,13 +282,15 @@ TEST(StoreClient, RetriesUntilTheMasterIsUp) {
     options.jobId = "j";
     server = *StoreServer::start(*std::move(listener), options);
   });
-  auto client = StoreClient::connect({{"127.0.0.1", port}, "j", "", {0, 0, ""}}, soon());
+  const HostPort master{"127.0.0.1", port};
+  auto client = StoreClient::connect({master, "j", "", {0, 0, ""}}, soon());
   late.join();
   EXPECT_TRUE(client.ok()) << client.status();
 }
 
 TEST(StoreClient, SaysThatTheHostDoesNotResolve) {
-  auto client = StoreClient::connect({{"no-such-host.invalid", 1}, "j", "", {0, 0, ""}}, soon());
+  const HostPort nowhere{"no-such-host.invalid", 1};
+  auto client = StoreClient::connect({nowhere, "j", "", {0, 0, ""}}, soon());
   EXPECT_EQ(client.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("no-such-host.invalid"));
 }
@@ -302,7 +304,8 @@ TEST(StoreClient, SaysThatSomethingElseListens) {
     FileDescriptor accepted(fd);
     static_cast<void>(sendAll(fd, "SSH-2.0-OpenSSH_9.2\r\n", 21, soon()));
   });
-  auto client = StoreClient::connect({{"127.0.0.1", *boundPort(listener->get())}, "j", "", {0, 0, ""}}, soon());
+  const HostPort master{"127.0.0.1", *boundPort(listener->get())};
+  auto client = StoreClient::connect({master, "j", "", {0, 0, ""}}, soon());
   other.join();
   EXPECT_EQ(client.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("not a Farhop rendezvous store"));

@@ -99,6 +99,9 @@ struct NeighborLoaderOptions {
   SeedDeal deal = SeedDeal::kByOwner;
   EpochTail tail = EpochTail::kWrap;
   bool edgeIds = false;      // carry original edge ids
+  // Take feature rows of other machines' nodes from the copies that the store keeps with this machine's partitions
+  // (`farhop partition --cache-fraction`), where there are any. Changes no result, only what travels.
+  bool cache = true;
   int samplerThreads = 1;
   int batchesUnderWay = 2;   // per sampler thread; a round trip hides behind the other batches
   std::chrono::milliseconds requestTimeout{60'000};  // one hop's request, and one pull

@@ -63,6 +63,7 @@ struct RuntimeStats {
   int64_t remoteEdges = 0;
   int64_t neighborBytes = 0;         // payload of neighbour requests sent and replies received
   int64_t ownFeatureRows = 0;
+  int64_t cachedFeatureRows = 0;     // of other machines' nodes, from the own partitions' caches
   int64_t remoteFeatureRows = 0;
   int64_t featureBytes = 0;          // payload of feature requests sent and replies received
   int64_t featureBytesRead = 0;      // read from own partitions, for this process or for others
@@ -80,7 +81,8 @@ struct JobStats {
   int64_t sampledEdges = 0;
   int64_t remoteEdges = 0;
   int64_t neighborBytes = 0;
-  int64_t featureRows = 0;           // own and remote
+  int64_t featureRows = 0;           // own, cached and remote
+  int64_t cachedFeatureRows = 0;
   int64_t remoteFeatureRows = 0;
   int64_t featureBytes = 0;
   int64_t sharedMemoryBytes = 0;
@@ -95,6 +97,9 @@ struct JobStats {
 
   double remoteEdgeShare() const {
     return sampledEdges > 0 ? static_cast<double>(remoteEdges) / static_cast<double>(sampledEdges) : 0.0;
+  }
+  double cachedFeatureShare() const {
+    return featureRows > 0 ? static_cast<double>(cachedFeatureRows) / static_cast<double>(featureRows) : 0.0;
   }
   double remoteFeatureShare() const {
     return featureRows > 0 ? static_cast<double>(remoteFeatureRows) / static_cast<double>(featureRows) : 0.0;

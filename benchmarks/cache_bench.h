@@ -1,0 +1,12 @@
+// `farhop-bench cache`: what a store's caches of remote rows save, and what looking rows up in them costs.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "base/status.h"
+
+namespace farhop::benchmarks {
+
+void addCacheBench(CLI::App& app, absl::Status* status);
+
+}  // namespace farhop::benchmarks
