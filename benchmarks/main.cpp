@@ -5,6 +5,7 @@
 
 #include "benchmarks/cache_bench.h"
 #include "benchmarks/exchange_bench.h"
+#include "benchmarks/features_bench.h"
 #include "benchmarks/limits_bench.h"
 #include "benchmarks/sampler_bench.h"
 
@@ -20,6 +21,7 @@ int runBench(int argc, char** argv) {
   farhop::benchmarks::addSamplerBench(app, &status);
   farhop::benchmarks::addExchangeBench(app, &status);
   farhop::benchmarks::addCacheBench(app, &status);
+  farhop::benchmarks::addFeaturesBench(app, &status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

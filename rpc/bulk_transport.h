@@ -162,6 +162,11 @@ struct FabricOptions {
 // What FARHOP_FABRIC says, for FabricOptions::choice.
 std::string fabricChoiceFromEnvironment();
 
+// Loads libfabric, which makeFabricTransport() else does. It sets what the library reads from the environment when it
+// starts, where the user has not: to be called before other threads read the environment. Unavailable where there is no
+// libfabric.
+absl::Status loadFabric();
+
 // Unavailable where there is no fitting provider (the message lists what there is) or no libfabric.
 absl::StatusOr<std::unique_ptr<BulkTransport>> makeFabricTransport(BulkOptions options, const FabricOptions& fabric);
 // Copies within this process.

@@ -329,6 +329,8 @@ absl::StatusOr<std::unique_ptr<BulkDevice>> makeFabricDevice(const FabricOptions
   return device;
 }
 
+absl::Status loadFabric() { return loadFabricLibrary().status(); }
+
 absl::StatusOr<std::unique_ptr<BulkTransport>> makeFabricTransport(BulkOptions options, const FabricOptions& fabric) {
   FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<BulkDevice> device, makeFabricDevice(fabric));
   return makeBulkTransport(std::move(options), std::move(device));

@@ -57,6 +57,11 @@ absl::StatusOr<std::unique_ptr<Session>> Session::start(const LaunchContract& co
 
 absl::Status Session::run(Deadline deadline) {
   // First of the listeners: the others are to know before collectives close their connections.
+  if (contract_.numMachines > 1 && wantsBulk(options_.fabric)) {
+    // First: it sets what the library reads from the environment.
+    FARHOP_RETURN_IF_ERROR(rpc::loadFabric());
+    mark(&StageTimes::fabricSeconds);
+  }
   listenerId_ = monitor_.addListener([this](const absl::Status& failure) { onFailure(failure); });
   FARHOP_ASSIGN_OR_RETURN(launcher_, LauncherWatch::open(contract_, &monitor_));
   if (options_.bind) bind();
@@ -72,6 +77,7 @@ absl::Status Session::run(Deadline deadline) {
   WorkerGroupOptions groupOptions;
   groupOptions.peerTimeout = options_.peerTimeout;
   groupOptions.servingThreads = samplerThreads_;
+  groupOptions.fabric = options_.fabric;
   auto group = std::make_unique<WorkerGroup>(contract_, groupOptions, &monitor_, channel_.get(), collectives_.get());
   {
     std::lock_guard lock(mutex_);
@@ -258,6 +264,7 @@ void Session::logSummary() const {
     absl::StrAppend(&line, line.empty() ? "" : ", ", name, " ", seconds(end - last));
     last = end;
   };
+  stage("libfabric", times.fabricSeconds);
   stage("bind", times.boundSeconds);
   stage("local channel", times.channelSeconds);
   stage("start gate", times.gateSeconds);
@@ -265,8 +272,10 @@ void Session::logSummary() const {
   stage("other groups", times.allReadySeconds);
   stage("work", times.leavingSeconds);
   stage("leave", times.leftSeconds);
+  const GroupBulk* const bulk = group_ == nullptr ? nullptr : group_->bulk();
   FARHOP_LOG(INFO) << "stages: " << line << "; peak memory " << megabytes(times.readyPeakBytes) << " when ready, "
-                   << megabytes(times.peakBytes) << " at the end";
+                   << megabytes(times.peakBytes) << " at the end"
+                   << (bulk == nullptr ? "" : "; features over " + bulk->transport()->provider());
 }
 
 }  // namespace farhop::runtime

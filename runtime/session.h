@@ -36,11 +36,13 @@ struct SessionOptions {
   std::chrono::milliseconds peerTimeout{10'000};  // silence after which a peer is lost
   uint64_t memoryEstimateBytes = 0;               // what the start gate waits for; 0: nothing
   bool bind = true;                               // to the process's share of the cores
+  std::string fabric;                             // FARHOP_FABRIC: the group's bulk transport; empty: none
 };
 
 // Seconds since start() was called, at which a stage was over; -1 while it is not.
 struct StageTimes {
   Clock::time_point begin;       // of start(); the processes of a machine share the clock
+  double fabricSeconds = -1;     // libfabric is loaded, where it is wanted
   double boundSeconds = -1;
   double channelSeconds = -1;    // the machine's local channel is open
   double gateSeconds = -1;       // this process passed the start gate
@@ -67,6 +69,8 @@ class Session {
   const LaunchContract& contract() const { return contract_; }
   // Null with one machine.
   rpc::Agent* agent() const { return group_->agent(); }
+  // Null with one machine, and unless SessionOptions::fabric asks for one.
+  const GroupBulk* bulk() const { return group_->bulk(); }
   Collectives& collectives() { return *collectives_; }
   FailureMonitor& failure() { return monitor_; }
   Metrics& metrics() { return metrics_; }

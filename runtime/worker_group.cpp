@@ -79,6 +79,7 @@ absl::Status WorkerGroup::join(Deadline deadline) {
   rpc::reachStage("group/listening");
   absl::StatusOr<std::vector<std::string>> addresses = exchangeAddresses(deadline);
   if (!addresses.ok()) return culpritOr(addresses.status());
+  if (wantsBulk(options_.fabric)) FARHOP_RETURN_IF_ERROR(culpritOr(makeBulk(deadline)));
   FARHOP_RETURN_IF_ERROR(culpritOr(agent_->connect(*addresses, deadline)));
   rpc::reachStage("group/connected");
 
@@ -172,7 +173,9 @@ absl::Status WorkerGroup::makeAgent() {
   options.servingThreads = options_.servingThreads;
   options.peerTimeout = options_.peerTimeout;
   FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<rpc::Agent> agent, rpc::Agent::create(std::move(options)));
-  agent->onPeerLost([this](int, absl::Status status) {
+  agent->onPeerLost([this](int peer, absl::Status status) {
+    // What it might still write to is let go.
+    if (bulk_ != nullptr) bulk_->transport()->failPeer(peer, status);
     losses_.post([this, status = std::move(status)] { monitor_->record(status); });
   });
   agent->handle(kFailureMethod, [this](rpc::Request request, rpc::Responder responder) {
@@ -189,6 +192,19 @@ absl::Status WorkerGroup::makeAgent() {
   std::lock_guard lock(mutex_);
   if (closed_) return absl::CancelledError("the worker group is closed");
   agent_ = std::move(agent);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerGroup::makeBulk(Deadline deadline) {
+  FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<GroupBulk> bulk,
+                          GroupBulk::open(contract_, options_.fabric, client_->localAddress(), peers_));
+  FARHOP_RETURN_IF_ERROR(bulk->connect(
+      [&](const std::string& key, const std::string& value) { return client_->set(key, value, deadline); },
+      [&](const std::string& key) { return lookUp(key, deadline); }));
+  rpc::reachStage("group/bulk");
+  std::lock_guard lock(mutex_);
+  if (closed_) return absl::CancelledError("the worker group is closed");
+  bulk_ = std::move(bulk);
   return absl::OkStatus();
 }
 
@@ -269,13 +285,16 @@ absl::Status WorkerGroup::farewell(Deadline deadline) {
 
 void WorkerGroup::close(const absl::Status& reason) {
   rpc::Agent* agent = nullptr;
+  GroupBulk* bulk = nullptr;
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
     agent = agent_.get();
+    bulk = bulk_.get();
   }
   // Idempotent, and the second caller waits for the first.
   if (agent != nullptr) agent->close(reason);
+  if (bulk != nullptr) bulk->transport()->close(reason);
 }
 
 }  // namespace farhop::runtime

@@ -18,6 +18,7 @@
 #include "rpc/rendezvous.h"
 #include "runtime/collectives.h"
 #include "runtime/failure_monitor.h"
+#include "runtime/group_bulk.h"
 #include "runtime/launch_contract.h"
 #include "runtime/local_channel.h"
 #include "runtime/store_meeting.h"
@@ -33,6 +34,8 @@ inline constexpr uint16_t kFailureMethod = 0xFF01;
 struct WorkerGroupOptions {
   std::chrono::milliseconds peerTimeout{10'000};
   int servingThreads = 1;
+  // FARHOP_FABRIC: which bulk transport the group opens; see wantsBulk().
+  std::string fabric;
 };
 
 // Thread-safe.
@@ -55,6 +58,8 @@ class WorkerGroup {
 
   // Null with one machine, and before join() has got that far.
   rpc::Agent* agent() const;
+  // Null unless it was asked for, and before join() has returned.
+  const GroupBulk* bulk() const { return bulk_.get(); }
 
   // Tells the group's other processes of a failure (at most once, without waiting for anybody).
   void tellPeers(const absl::Status& failure);
@@ -73,6 +78,7 @@ class WorkerGroup {
   absl::Status serveStore();
   absl::StatusOr<FileDescriptor> listenAsMaster();
   absl::Status makeAgent();
+  absl::Status makeBulk(Deadline deadline);
   void stopWatching();
   absl::StatusOr<std::vector<std::string>> exchangeAddresses(Deadline deadline);
   absl::StatusOr<std::string> lookUp(const std::string& key, Deadline deadline) const;
@@ -91,6 +97,7 @@ class WorkerGroup {
   std::shared_ptr<rpc::StoreClient> client_;  // set and reset under mutex_
   std::shared_ptr<StoreWatch> watch_;         // set and reset under mutex_
   mutable std::mutex mutex_;
+  std::unique_ptr<GroupBulk> bulk_;    // set once, under mutex_, before the agent is connected
   std::unique_ptr<rpc::Agent> agent_;  // set once, under mutex_
   bool toldStore_ = false;             // guarded by mutex_
   bool toldAgent_ = false;             // guarded by mutex_

@@ -9,11 +9,6 @@
 #include "base/log.h"
 
 namespace farhop::sampler {
-namespace {
-
-constexpr int kChunksUnderWay = 2;
-
-}  // namespace
 
 // One pull and the rows it still wants of each machine.
 struct FeaturePuller::Pull {
@@ -34,7 +29,9 @@ struct FeaturePuller::Pull {
   std::vector<RowCopy> copies;   // per target
   size_t totalRowBytes = 0;      // of all targets, as they travel
   bool wholeRows = true;         // of all targets
+  size_t rows = 0;               // of the whole pull
   size_t chunkRows = 1;
+  int chunksUnderWay = 1;        // per machine
   std::vector<OwnRows> own;
   std::vector<FeatureCache::Hits> cached;  // of others, as copies of the own partitions
   std::vector<Stream> streams;
@@ -94,6 +91,7 @@ FeaturePuller::~FeaturePuller() = default;
 void FeaturePuller::pull(PullRequest request, std::function<void(absl::Status)> done) {
   auto pull = std::make_shared<Pull>();
   pull->request = std::move(request);
+  pull->rows = pull->request.gids.size();
   pull->done = std::move(done);
   Share own;
   own.join(pull);
@@ -107,13 +105,27 @@ void FeaturePuller::pull(PullRequest request, std::function<void(absl::Status)> 
     pull->wholeRows = pull->wholeRows && copy->isWholeRow();
     pull->copies.push_back(*copy);
   }
-  pull->chunkRows = std::max<size_t>(1, maxReplyBytes_ / std::max<size_t>(1, pull->totalRowBytes));
   plan(pull.get());
+  if (!pull->streams.empty()) {
+    const RowCut cut = cutOf(*pull);
+    pull->chunkRows = std::max<size_t>(1, cut.chunkBytes / std::max<size_t>(1, pull->totalRowBytes));
+    pull->chunksUnderWay = cut.underWay;
+  }
   // Remote rows first: they travel while the own ones are copied.
   for (size_t s = 0; s < pull->streams.size(); ++s) {
-    for (int i = 0; i < kChunksUnderWay; ++i) startChunk(pull, s);
+    for (int i = 0; i < pull->chunksUnderWay; ++i) startChunk(pull, s);
   }
   own.status = copyOwn(pull.get());
+}
+
+RowCut FeaturePuller::cutOf(const Pull& pull) const {
+  std::vector<size_t> rowBytes;
+  std::vector<bool> mayLand;
+  for (const RowCopy& copy : pull.copies) {
+    rowBytes.push_back(copy.sourceBytes());
+    mayLand.push_back(!copy.widens() && pull.request.keepAlive != nullptr);
+  }
+  return transport_->cut(rowBytes, mayLand, maxReplyBytes_);
 }
 
 // Buckets the rows by partition, then by owner.
@@ -217,8 +229,14 @@ void FeaturePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t streamI
     chunk.request.features.push_back(pull->request.targets[t].feature);
     if (!pull->wholeRows) chunk.request.parts.push_back(pull->copies[t].part());
     chunk.arrayBytes.push_back(pull->copies[t].sourceBytes() * (to - from));
+    const RowCopy& copy = pull->copies[t];
+    chunk.destinations.emplace_back(
+        pull->request.targets[t].destination,
+        copy.widens() || pull->request.keepAlive == nullptr ? 0 : pull->rows * copy.destinationBytes());
   }
   chunk.request.rows.assign(stream.rows.begin() + static_cast<ptrdiff_t>(from), stream.rows.begin() + static_cast<ptrdiff_t>(to));
+  chunk.slots = std::span(stream.slots).subspan(from, to - from);
+  chunk.keepAlive = pull->request.keepAlive;
   size_t runStart = 0;
   for (const FeatureRun& run : stream.runs) {
     const size_t begin = std::max(from, runStart), end = std::min(to, runStart + run.count);
@@ -227,31 +245,32 @@ void FeaturePuller::startChunk(const std::shared_ptr<Pull>& pull, size_t streamI
   }
   metrics_->featureBytes.add(static_cast<double>(chunk.payloadBytes()));
   transport_->fetch(std::move(chunk), [this, share = std::move(share), streamIndex, from, to](
-                                          absl::StatusOr<std::vector<rpc::Bytes>> arrays) mutable {
+                                          absl::StatusOr<FetchedRows> rows) mutable {
     // Copying rows is no work for a transport thread, nor is what follows the pull: the share goes along.
-    auto arrived = std::make_shared<absl::StatusOr<std::vector<rpc::Bytes>>>(std::move(arrays));
-    executor_.post([this, share = std::move(share), streamIndex, from, to, arrived] {
-      share->status = finishChunk(share->pull, streamIndex, from, to, std::move(*arrived));
+    executor_.post([this, share = std::move(share), streamIndex, from, to, rows = std::move(rows)]() mutable {
+      share->status = finishChunk(share->pull, streamIndex, from, to, std::move(rows));
     });
   });
 }
 
 absl::Status FeaturePuller::finishChunk(const std::shared_ptr<Pull>& pull, size_t streamIndex, size_t from, size_t to,
-                                        absl::StatusOr<std::vector<rpc::Bytes>> arrays) {
+                                        absl::StatusOr<FetchedRows> rows) {
   const Pull::Stream& stream = pull->streams[streamIndex];
-  if (!arrays.ok()) {
-    return annotate(arrays.status(), absl::StrCat("pulling features from machine ", stream.machine));
+  if (!rows.ok()) {
+    return annotate(rows.status(), absl::StrCat("pulling features from machine ", stream.machine));
   }
   if (!pull->cancelled()) {
     for (size_t t = 0; t < pull->request.targets.size(); ++t) {
       const RowCopy& copy = pull->copies[t];
-      const std::byte* source = (*arrays)[t].data();
+      const std::byte* source = rows->arrays[t];
+      if (source == nullptr) continue;  // landed, or nothing
       for (size_t i = from; i < to; ++i, source += copy.sourceBytes()) {
         copy.copy(source, pull->request.targets[t].destination + stream.slots[i] * copy.destinationBytes(), 1);
       }
     }
     metrics_->remoteRows.add(static_cast<double>(to - from));
   }
+  rows->owner.reset();  // the transport may want it for the next chunk
   startChunk(pull, streamIndex);
   return absl::OkStatus();
 }

@@ -1,9 +1,9 @@
 // Brings feature rows into memory that the caller names, when the caller asks.
 //
 // Own rows are copied once, from the mapping, and so are those of other machines that the own partitions keep copies of
-// (sampler/feature_cache.h), where all wanted features have them. Remote rows come in chunks, at most two of them under
-// way per machine, so that the staging memory of a pull is bounded whatever the width of the feature. How a chunk
-// travels is the business of a RowTransport.
+// (sampler/feature_cache.h), where all wanted features have them. Remote rows come in chunks, a few of them under way
+// per machine, so that the staging memory of a pull is bounded whatever the width of the feature. How a chunk travels,
+// and whether its rows go straight to their place, is the business of a RowTransport.
 #pragma once
 
 #include <atomic>
@@ -61,13 +61,14 @@ class FeaturePuller {
   struct Pull;
   struct Share;
   void plan(Pull* pull) const;
+  RowCut cutOf(const Pull& pull) const;
   absl::Status copyOwn(Pull* pull) const;
   std::vector<FeatureCache::Hits> takeCached(const PullRequest& request, std::span<std::vector<uint32_t>> rows,
                                              std::span<std::vector<uint32_t>> slots) const;
   void copyCached(const Pull& pull) const;
   void startChunk(const std::shared_ptr<Pull>& pull, size_t stream);
   absl::Status finishChunk(const std::shared_ptr<Pull>& pull, size_t stream, size_t from, size_t to,
-                           absl::StatusOr<std::vector<rpc::Bytes>> arrays);
+                           absl::StatusOr<FetchedRows> rows);
 
   std::shared_ptr<const PartitionedGraph> graph_;
   std::unique_ptr<RowTransport> transport_;

@@ -80,6 +80,11 @@ absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> 
   FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], &request.runs));
   FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], &request.rows));
   if (arrays.size() == 5) FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], &request.parts));
+  FARHOP_RETURN_IF_ERROR(checkFeatureRequest(request, graph));
+  return request;
+}
+
+absl::Status checkFeatureRequest(const FeatureRequest& request, const PartitionedGraph& graph) {
   if (request.nodeType >= graph.schema().nodeTypes.size()) return malformed("node type");
   const int type = static_cast<int>(request.nodeType);
   std::vector<size_t> rowBytes;
@@ -106,7 +111,7 @@ absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> 
     total += run.count;
   }
   if (total != request.rows.size()) return malformed("more rows than the runs say");
-  return request;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint32_t> featureIndex(const PartitionedGraph& graph, int nodeType, const std::string& name) {

@@ -42,6 +42,8 @@ struct FeatureRequest {
 
 std::vector<rpc::OutArray> encodeFeatureRequest(FeatureRequest request);
 absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph);
+// That everything asked for exists and is this machine's. InvalidArgument or FailedPrecondition otherwise.
+absl::Status checkFeatureRequest(const FeatureRequest& request, const PartitionedGraph& graph);
 
 // Original ids can be pulled like a feature: int64, one number per row, under this index and name.
 inline constexpr uint32_t kOriginalIdFeature = 0xFFFFFFFF;

@@ -46,6 +46,7 @@ class RowCopy {
   size_t rowBytes() const { return rowBytes_; }
   // Of what lands.
   size_t destinationBytes() const { return destinationBytes_; }
+  bool widens() const { return widen_ != nullptr; }
 
   // Lands `rows` parts that lie packed.
   void copy(const std::byte* parts, std::byte* destination, size_t rows) const {

@@ -38,11 +38,14 @@ class AgentRowTransport : public RowTransport {
     auto sink = std::make_shared<ChunkSink>(std::move(chunk.arrayBytes));
     agent_->call(chunk.machine, kFeatureMethod, encodeFeatureRequest(std::move(chunk.request)), chunk.deadline, sink,
                  [sink, done = std::move(done)](absl::Status status) {
-                   if (status.ok()) {
-                     done(std::move(sink->arrays));
-                   } else {
+                   if (!status.ok()) {
                      done(std::move(status));
+                     return;
                    }
+                   FetchedRows rows;
+                   for (const rpc::Bytes& array : sink->arrays) rows.arrays.push_back(array.data());
+                   rows.owner = sink;
+                   done(std::move(rows));
                  });
   }
 

@@ -16,4 +16,5 @@ farhop_test(fault/feature_pull_fault_test.cpp LIBS farhop_sampler farhop_fixture
 farhop_test(property/edge_feature_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp TIMEOUT 300)
 farhop_test(fuzz/sampler_wire_fuzz_test.cpp LIBS farhop_sampler farhop_fixture_graphs)
 farhop_test(unit/job_features_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp)
+farhop_test(property/bulk_pull_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp TIMEOUT 300)
 farhop_test(property/feature_cache_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp)

@@ -45,6 +45,13 @@ bool CanonicalBatch::operator==(const CanonicalBatch& other) const {
 
 SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines, rpc::TransportKind transport,
                                  size_t chunkBytes)
+    : SamplingCluster(storeDirectory, machines, transport, chunkBytes, nullptr) {}
+
+SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines, const BulkCluster& bulk)
+    : SamplingCluster(storeDirectory, machines, bulk.agents, size_t{1} << 20, &bulk) {}
+
+SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines, rpc::TransportKind transport,
+                                 size_t chunkBytes, const BulkCluster* bulk)
     : store_(must(partition::GraphStore::open(storeDirectory))), machines_(static_cast<size_t>(machines)) {
   for (size_t type = 0; type < store_->schema().nodeTypes.size(); ++type) {
     const auto gids = must(store_->gidsByOriginalId(static_cast<int>(type)));
@@ -76,6 +83,7 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
     sampler::registerEdgeService(self.agent.get(), edgeReaders.back(), self.metrics, size_t{64} << 20);
     addresses[m] = self.agent->address();
   }
+  if (bulk != nullptr && machines > 1) makeBulk(*bulk);
   std::vector<absl::Status> results(machines_.size());
   std::vector<std::thread> threads;
   for (int m = 0; m < machines && machines > 1; ++m) {
@@ -86,13 +94,52 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
   for (size_t m = 0; m < machines_.size(); ++m) {
     TestMachine& self = machines_[m];
     self.edgePuller = std::make_unique<sampler::EdgePuller>(edgeReaders[m], self.agent.get(), self.metrics, chunkBytes);
+    if (self.bulk != nullptr) {
+      sampler::BulkPullerOptions options = bulk->puller;
+      options.transport = self.bulk;
+      options.slots = self.slots;
+      for (int peer = 0; peer < machines; ++peer) options.peers.push_back({peer, 0, ""});
+      self.puller = std::make_unique<sampler::FeaturePuller>(
+          self.graph, sampler::bulkRowTransport(self.agent.get(), std::move(options)), self.metrics, chunkBytes);
+      continue;
+    }
     self.puller = std::make_unique<sampler::FeaturePuller>(self.graph, self.agent.get(), self.metrics, chunkBytes);
   }
+}
+
+// Before the agents are connected, since a lost peer's agent tells the transport.
+void SamplingCluster::makeBulk(const BulkCluster& bulk) {
+  std::vector<std::string> addresses;
+  for (size_t m = 0; m < machines_.size(); ++m) {
+    TestMachine& self = machines_[m];
+    rpc::BulkOptions options;
+    options.rank = static_cast<int>(m);
+    options.size = static_cast<int>(machines_.size());
+    for (int peer = 0; peer < options.size; ++peer) options.peers.push_back({peer, 0, ""});
+    options.maxRegisteredBytes = bulk.maxRegisteredBytes;
+    rpc::FabricOptions fabric;
+    fabric.choice = "tcp";
+    self.bulk = bulk.fabric ? must(rpc::makeFabricTransport(std::move(options), fabric))
+                            : must(rpc::makeInProcessBulkTransport(std::move(options)));
+    self.slots = std::make_shared<rpc::BulkSlots>();
+    self.bulk->onArrival([slots = self.slots](uint32_t data) { slots->arrived(data); });
+    self.agent->onPeerLost([transport = self.bulk.get()](int peer, absl::Status reason) {
+      transport->failPeer(peer, std::move(reason));
+    });
+    sampler::BulkServiceOptions service = bulk.service;
+    service.transport = self.bulk;
+    service.graph = self.graph;
+    service.metrics = self.metrics;
+    sampler::registerBulkFeatureService(self.agent.get(), std::move(service));
+    addresses.push_back(self.bulk->address());
+  }
+  for (TestMachine& self : machines_) must(self.bulk->connect(addresses));
 }
 
 SamplingCluster::~SamplingCluster() {
   for (TestMachine& self : machines_) {
     if (self.agent) self.agent->close(absl::CancelledError("test over"));
+    if (self.bulk) self.bulk->close(absl::CancelledError("test over"));
   }
 }
 

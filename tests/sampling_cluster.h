@@ -9,7 +9,11 @@
 
 #include "base/metrics.h"
 #include "rpc/agent.h"
+#include "rpc/bulk_slots.h"
+#include "rpc/bulk_transport.h"
 #include "sampler/batch_stream.h"
+#include "sampler/bulk_feature_service.h"
+#include "sampler/bulk_puller.h"
 #include "sampler/edge_puller.h"
 #include "sampler/feature_puller.h"
 #include "sampler/partitioned_graph.h"
@@ -18,6 +22,8 @@ namespace farhop::testing {
 
 struct TestMachine {
   std::unique_ptr<rpc::Agent> agent;  // null in a cluster of one
+  std::shared_ptr<rpc::BulkTransport> bulk;  // null unless asked for
+  std::shared_ptr<rpc::BulkSlots> slots;
   std::shared_ptr<const sampler::PartitionedGraph> graph;
   std::unique_ptr<Metrics> metricsRegistry;
   std::shared_ptr<sampler::SamplerMetrics> metrics;
@@ -40,11 +46,23 @@ struct CanonicalBatch {
   bool operator==(const CanonicalBatch& other) const;
 };
 
+// How a cluster's features travel by bulk transports.
+struct BulkCluster {
+  bool fabric = false;  // libfabric over tcp; else within the process
+  rpc::TransportKind agents = rpc::TransportKind::kInProcess;
+  size_t maxRegisteredBytes = size_t{1} << 40;
+  // For tests of bounds; the transport and peers are filled in.
+  sampler::BulkPullerOptions puller;
+  sampler::BulkServiceOptions service;
+};
+
 class SamplingCluster {
  public:
   // Throws std::runtime_error when something cannot start. `chunkBytes`: size of a feature reply.
   SamplingCluster(const std::string& storeDirectory, int machines, rpc::TransportKind transport,
                   size_t chunkBytes = size_t{1} << 20);
+  // With pulls of features over bulk transports.
+  SamplingCluster(const std::string& storeDirectory, int machines, const BulkCluster& bulk);
   ~SamplingCluster();
 
   TestMachine& machine(int index) { return machines_[index]; }
@@ -67,6 +85,9 @@ class SamplingCluster {
                                           const std::vector<int64_t>& times = {});
 
  private:
+  SamplingCluster(const std::string& storeDirectory, int machines, rpc::TransportKind transport, size_t chunkBytes,
+                  const BulkCluster* bulk);
+  void makeBulk(const BulkCluster& options);
   std::shared_ptr<const partition::GraphStore> store_;
   std::vector<std::vector<uint64_t>> originalIds_;  // [type][gid]
   std::vector<TestMachine> machines_;

@@ -14,6 +14,8 @@
 #include "runtime/api/graph_core.h"
 #include "runtime/api/status_error.h"
 #include "runtime/api/tensor_collectives.h"
+#include "sampler/bulk_feature_service.h"
+#include "sampler/bulk_puller.h"
 #include "sampler/edge_lookup.h"
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
@@ -29,6 +31,23 @@ namespace {
 
 // A feature reply's size: large enough that a request's cost does not show, small enough to bound staging.
 constexpr size_t kFeatureReplyBytes = size_t{8} << 20;
+
+// Over the group's bulk transport, where it has one.
+std::unique_ptr<sampler::FeaturePuller> makeFeaturePuller(const runtime::Session& session,
+                                                          std::shared_ptr<const sampler::PartitionedGraph> graph,
+                                                          std::shared_ptr<sampler::SamplerMetrics> metrics) {
+  const runtime::GroupBulk* const bulk = session.bulk();
+  if (bulk == nullptr) {
+    return std::make_unique<sampler::FeaturePuller>(std::move(graph), session.agent(), std::move(metrics),
+                                                    kFeatureReplyBytes);
+  }
+  sampler::BulkPullerOptions options;
+  options.transport = bulk->transport();
+  options.slots = bulk->slots();
+  options.peers = bulk->peers();
+  return std::make_unique<sampler::FeaturePuller>(
+      std::move(graph), sampler::bulkRowTransport(session.agent(), std::move(options)), std::move(metrics), kFeatureReplyBytes);
+}
 
 RuntimeOptions fromContract(const runtime::LaunchContract& contract) {
   RuntimeOptions options;
@@ -140,6 +159,7 @@ Runtime Runtime::start(const RuntimeOptions& options) {
   session.peerTimeout = options.peerTimeout;
   session.memoryEstimateBytes = options.memoryEstimateBytes;
   session.bind = options.bindCores;
+  session.fabric = rpc::fabricChoiceFromEnvironment();
   auto impl = std::make_shared<Impl>();
   impl->options = options;
   impl->startedAtUnixSeconds = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -182,8 +202,7 @@ Graph Runtime::openGraph(const std::string& directory) {
     core->graph = *opened;
     core->metrics = impl_->metrics;
     core->collectiveTimeout = impl_->options.collectiveTimeout;
-    core->puller = std::make_unique<sampler::FeaturePuller>(*opened, impl_->session->agent(), impl_->metrics,
-                                                            kFeatureReplyBytes);
+    core->puller = makeFeaturePuller(*impl_->session, *opened, impl_->metrics);
     const auto edgeReader = std::make_shared<const sampler::EdgeReader>(*opened);
     core->edgePuller = std::make_unique<sampler::EdgePuller>(edgeReader, impl_->session->agent(), impl_->metrics,
                                                              kFeatureReplyBytes);
@@ -194,6 +213,9 @@ Graph Runtime::openGraph(const std::string& directory) {
       sampler::registerEdgeLookup(agent, *opened);
       // A single row may be larger than a chunk; beyond that the agent's own message limit holds.
       sampler::registerFeatureService(agent, *opened, impl_->metrics, size_t{256} << 20);
+      if (const runtime::GroupBulk* bulk = impl_->session->bulk()) {
+        sampler::registerBulkFeatureService(agent, {.transport = bulk->transport(), .graph = *opened, .metrics = impl_->metrics});
+      }
       sampler::registerEdgeService(agent, edgeReader, impl_->metrics, size_t{256} << 20);
     }
   }

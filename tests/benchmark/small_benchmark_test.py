@@ -35,6 +35,10 @@ EXPECTED = {
                 ("induced, 2 hops", "edges/s"),
                 ("batch", "edges/batch"), ("batch", "nodes/batch"),
                 ("process", "bytes at peak")},
+    "features": {(f"{floats} floats, {what}", unit) for floats in (100, 128, 1024, 50000)
+                 for what, unit in (("own", "GB/s"), ("remote, libfabric", "GB/s"), ("remote, TensorPipe", "GB/s"),
+                                    ("half remote, libfabric", "GB/s"), ("half remote, TensorPipe", "GB/s"),
+                                    ("remote, libfabric", "x TensorPipe"))},
     "exchange": {("random 64-byte reads, 4 KiB pages", "reads/s"), ("random 64-byte reads, huge pages", "reads/s"),
                  ("local", "edges/s"), ("process 0", "edges/s"), ("process 1", "edges/s"),
                  ("processor time", "us/batch"), ("stage none", "us/batch")}

@@ -1,0 +1,14 @@
+// `farhop-bench features`: bytes of feature rows pulled per second, own and of another process, beside what the
+// machine can do.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "base/status.h"
+
+namespace farhop::benchmarks {
+
+// Adds the subcommand; what it returns is stored in `status`.
+void addFeaturesBench(CLI::App& app, absl::Status* status);
+
+}  // namespace farhop::benchmarks

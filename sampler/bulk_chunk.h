@@ -1,0 +1,48 @@
+// One chunk of rows that its owner writes into this process's memory; see bulk_puller.h.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "rpc/bulk_buffers.h"
+#include "rpc/bulk_slots.h"
+#include "rpc/bulk_transport.h"
+#include "sampler/bulk_wire.h"
+#include "sampler/row_transport.h"
+
+namespace farhop::sampler {
+
+// The memory that the owner may write to: a staging buffer, destinations, or both.
+class BulkChunkMemory {
+ public:
+  explicit BulkChunkMemory(rpc::BulkTransport* transport) : transport_(transport) {}
+  BulkChunkMemory(const BulkChunkMemory&) = delete;
+  BulkChunkMemory& operator=(const BulkChunkMemory&) = delete;
+
+  // Decides what lands and what is staged, registers and grants. `ended` runs, on any thread, when no destination is
+  // touched any more (also after an error); it owns what must live until then.
+  absl::Status prepare(const RowChunk& chunk, size_t landingRunBytes, rpc::BulkBuffers* staging,
+                       std::shared_ptr<const void> untilUntouched);
+
+  const std::vector<BulkTarget>& targets() const { return targets_; }
+  bool lands() const { return !landed_.empty(); }
+  bool anyScattered() const { return lands(); }
+  // Per feature: the packed rows in the staging buffer, null for those that land.
+  const std::vector<const std::byte*>& arrays() const { return arrays_; }
+
+  // The owner has made all its writes: ends the grants. The staging buffer may be used again.
+  std::shared_ptr<rpc::BulkRegion> reclaim(int peer);
+  // The owner may still write: lets go of the handles, and the grants keep the memory.
+  void leaveToTransport();
+
+ private:
+  rpc::BulkTransport* const transport_;
+  std::shared_ptr<rpc::BulkRegion> staging_;
+  std::vector<std::shared_ptr<rpc::BulkRegion>> landed_;
+  std::vector<BulkTarget> targets_;
+  std::vector<const std::byte*> arrays_;
+};
+
+}  // namespace farhop::sampler
