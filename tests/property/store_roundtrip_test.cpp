@@ -254,7 +254,7 @@ TEST_P(StoreRoundtrip, KeepsCopiesOfRemoteRows_AsManyAsAskedFor) {
       ASSERT_NE(cache, nullptr);
       EXPECT_EQ(cache->features.count("label"), GetParam().parts == 3 ? 0u : 1u);
       EXPECT_LE(cache->gids.size(), most);
-      if (shards_.size() > 1 && options_.cache.policy == CachePolicy::kDegree && nodes > 30) {
+      if (shards_.size() > 1 && options_.cache.policy == CachePolicy::kDegree && most > 0) {
         EXPECT_GT(cache->gids.size(), 0u);
       }
       for (uint64_t i = 0; i < cache->gids.size(); ++i) {
