@@ -304,6 +304,34 @@ TEST_P(BulkPullFault, IsNotMisledByWritesThatFailed) {
   EXPECT_TRUE(next.status.ok()) << next.status;
 }
 
+TEST_P(BulkPullFault, DoesNotFailForAnothersSake) {
+  for (bool lands : {true, false}) {
+    BulkCluster options = bulk();
+    options.puller.minLandingTime = milliseconds(0);
+    SamplingCluster cluster(wideStore(), 2, options);
+    std::mutex mutex;
+    std::vector<rpc::Responder> held;
+    cluster.machine(1).agent->handle(sampler::kBulkPullMethod, [&](rpc::Request, rpc::Responder responder) {
+      std::lock_guard lock(mutex);
+      held.push_back(std::move(responder));
+    });
+    std::future<Pulled> patient = std::async(std::launch::async, [&] {
+      return pullNow(cluster, callOf(cluster, lands, milliseconds(20'000)));
+    });
+    ASSERT_TRUE(eventually([&] { std::lock_guard lock(mutex); return held.size() == 1; }));
+    EXPECT_FALSE(pullNow(cluster, callOf(cluster, true, milliseconds(200))).status.ok());
+    // The connection is closed, so the owner's writes for the patient one have failed.
+    {
+      std::lock_guard lock(mutex);
+      held[0].reply({sampler::encodeBulkPullReply({.writes = 0, .uncertain = 1}, absl::UnavailableError("closed"))});
+    }
+    const Pulled other = patient.get();
+    EXPECT_TRUE(other.status.ok()) << other.status;
+    cluster.machine(1).agent->close(absl::CancelledError("test over"));
+    held.clear();
+  }
+}
+
 TEST_P(BulkPullFault, FailsAlone_WhenItsOwnerRefuses) {
   SamplingCluster cluster(wideStore(), 2, bulk());
   const Pulled refused = [&] {
