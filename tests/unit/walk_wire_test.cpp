@@ -176,6 +176,13 @@ TEST_F(WalkWire, RefusesWhatDoesNotFitTheGraph) {
   foreign.runs[0] = {0, static_cast<uint32_t>(foreign.rows.size())};
   EXPECT_FALSE(decodeStepRequest(arrayOf(encodeStepRequest(foreign)), *graph_).ok());
 
+  rpc::Bytes step = encodeStepRequest(steps());
+  const uint32_t neither = 2;
+  std::memcpy(step.data() + offsetof(StepRequestHeader, weighted), &neither, sizeof(neither));
+  EXPECT_FALSE(decodeStepRequest(arrayOf(std::move(step)), *graph_).ok());
+  StepRequest stored = steps();
+  stored.step.weight = kStoredWeights;  // which this graph has not
+  EXPECT_FALSE(decodeStepRequest(arrayOf(encodeStepRequest(stored)), *graph_).ok());
   rpc::Bytes asked = encodeAdjacencyRequest(adjacency(), *graph_);
   const uint32_t unknown = 7;
   std::memcpy(asked.data(), &unknown, sizeof(unknown));  // the relation
