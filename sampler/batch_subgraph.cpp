@@ -73,7 +73,7 @@ Task<absl::Status> BatchSampler::induce(BatchWorkspace* work, SampledBatch* batc
   std::function<absl::Status()> ownWork = [this, &asked, &positions]() -> absl::Status {
     for (Asked& one : asked) {
       if (one.machine != graph_->machine()) continue;
-      FARHOP_ASSIGN_OR_RETURN(one.own, serveSubgraph(one.request, positions, *graph_));
+      FARHOP_ASSIGN_OR_RETURN(one.own, serveSubgraph(one.request, positions, *graph_, kMaxOwnInducedBytes));
     }
     return absl::OkStatus();
   };

@@ -96,6 +96,15 @@ TEST_F(WalkWire, ReadsBackWhatItWrote) {
   EXPECT_TRUE(sliceSubgraphReply(*rows, *reply, std::vector<uint64_t>{4, 2}, *graph_).ok());
 }
 
+TEST_F(WalkWire, InducesNoMoreThanAReplyHolds) {
+  const std::vector<rpc::Bytes> reply = *serveSubgraph(subgraph(), positions(), *graph_);
+  const uint64_t bytes = reply[0].size() + reply[1].size();
+  EXPECT_TRUE(serveSubgraph(subgraph(), positions(), *graph_, bytes).ok());
+  const absl::Status refused = serveSubgraph(subgraph(), positions(), *graph_, bytes - 1).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(refused.message()).find("use smaller batches"), std::string::npos) << refused;
+}
+
 TEST_F(WalkWire, AnswersNeighborhoodLikeTheRows) {
   const auto view = graph_->view<uint32_t>(0, 0);
   AdjacencyRequest request{0, {{0, 0}}, {}, {}};
