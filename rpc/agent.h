@@ -26,6 +26,9 @@ namespace farhop::rpc {
 
 enum class TransportKind { kInProcess, kUv, kShm };
 
+// Of a request or reply, unless options say otherwise.
+inline constexpr size_t kMaxMessageBytes = size_t{256} << 20;
+
 struct AgentOptions {
   TransportKind transport = TransportKind::kUv;
   // Numeric address to listen on (the group's interface); unused in process and over shm.
@@ -39,7 +42,7 @@ struct AgentOptions {
   std::string token;
   int servingThreads = 1;
   // Limits, checked before anything is allocated.
-  size_t maxMessageBytes = size_t{256} << 20;
+  size_t maxMessageBytes = kMaxMessageBytes;
   size_t maxArraysPerMessage = 64;
   // Of requests to one peer whose reply has not come (one longer request may go alone; the rest waits in line),
   // and of replies to one peer that are not written yet (beyond it, its requests wait to be run).

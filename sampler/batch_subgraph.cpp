@@ -1,5 +1,7 @@
 // Batches whose edges are all that the graph has between their nodes.
+#include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "sampler/batch_sampler.h"
@@ -7,6 +9,29 @@
 
 namespace farhop::sampler {
 namespace {
+
+// Appends a row's edges to `induced`, without those from the sources in `excluded`. Returns how many are left out.
+uint32_t appendRow(const DrawSlice& row, uint32_t count, std::span<const ExcludedEdge> excluded,
+                   const PodVector<uint64_t>& nodes, SampledRelation* induced) {
+  const uint32_t* const sources = static_cast<const uint32_t*>(row.neighbors);
+  if (excluded.empty()) {
+    induced->indices.append(sources, count);
+    if (row.edgeIds != nullptr) induced->edgeIds.append(row.edgeIds, count);
+    return 0;
+  }
+  uint32_t left = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto at = std::lower_bound(excluded.begin(), excluded.end(), nodes[sources[i]],
+                                     [](const ExcludedEdge& edge, uint64_t source) { return edge.source < source; });
+    if (at != excluded.end() && at->source == nodes[sources[i]]) {
+      ++left;
+      continue;
+    }
+    induced->indices.push_back(sources[i]);
+    if (row.edgeIds != nullptr) induced->edgeIds.push_back(row.edgeIds[i]);
+  }
+  return left;
+}
 
 // What is asked of one machine, and this machine's reply to itself.
 struct Asked {
@@ -48,7 +73,7 @@ Task<absl::Status> BatchSampler::induce(BatchWorkspace* work, SampledBatch* batc
   std::function<absl::Status()> ownWork = [this, &asked, &positions]() -> absl::Status {
     for (Asked& one : asked) {
       if (one.machine != graph_->machine()) continue;
-      FARHOP_ASSIGN_OR_RETURN(one.own, serveSubgraph(one.request, positions, *graph_));
+      FARHOP_ASSIGN_OR_RETURN(one.own, serveSubgraph(one.request, positions, *graph_, kMaxOwnInducedBytes));
     }
     return absl::OkStatus();
   };
@@ -103,20 +128,27 @@ absl::Status BatchSampler::placeInducedEdges(BatchWorkspace* work, SampledBatch*
     induced.indices.reserve(total);
     induced.edgeIds.reserve(options_.edgeIds ? total : 0);
     induced.indptr.push_back(0);
+    // By (row, source).
+    std::span<const ExcludedEdge> excluded;
+    if (!batch->excluded.empty()) excluded = batch->excluded[r];
+    uint32_t row = 0;
     for (uint16_t partition : work->frontiers_[relations[r].destination].partitionOfRow) {
       DrawSlice& slice = work->slices_[r][partition];  // advanced as rows are read
+      size_t ofRow = 0;
+      while (ofRow < excluded.size() && excluded[ofRow].row == row) ++ofRow;
       // No slice where the batch has no nodes of the source type.
-      const uint32_t count = slice.counts == nullptr ? 0 : *slice.counts++;
-      const uint32_t* const sources = static_cast<const uint32_t*>(slice.neighbors);
-      induced.indices.append(sources, count);
-      slice.neighbors = sources == nullptr ? nullptr : sources + count;
-      if (slice.edgeIds != nullptr) {
-        induced.edgeIds.append(slice.edgeIds, count);
-        slice.edgeIds += count;
+      if (slice.counts != nullptr) {
+        const uint32_t count = *slice.counts++;
+        const uint32_t left = appendRow(slice, count, excluded.first(ofRow), batch->nodes[relations[r].source], &induced);
+        if (!graph_->isOwn(partition)) batch->traffic.remoteEdges -= left;
+        slice.neighbors = static_cast<const uint32_t*>(slice.neighbors) + count;
+        if (slice.edgeIds != nullptr) slice.edgeIds += count;
       }
+      excluded = excluded.subspan(ofRow);
       induced.indptr.push_back(static_cast<uint32_t>(induced.indices.size()));
+      ++row;
     }
-    batch->traffic.sampledEdges += total;
+    batch->traffic.sampledEdges += induced.indices.size();
   }
   // One block: every node is a destination, and every node a source.
   for (size_t type = 0; type < batch->nodes.size(); ++type) {

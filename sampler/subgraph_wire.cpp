@@ -18,20 +18,23 @@ bool narrowGids(const PartitionedGraph& graph, size_t nodeType) {
 
 template <typename Id>
 absl::Status induceRuns(const SubgraphRequest& request, int relation, const NodePositions& set, const PartitionedGraph& graph,
-                        InducedEdges* out) {
+                        uint64_t maxBytes, InducedEdges* out) {
   size_t at = 0;
   for (const RowRun& run : request.runs) {
     const std::span<const uint32_t> rows = std::span(request.rows).subspan(at, run.count);
     at += run.count;
     if (static_cast<int>(run.nodeType) != graph.schema().relations[relation].destination) continue;
-    // In pieces, so that what does not fit is noticed early.
-    constexpr size_t kPiece = 4096;
-    for (size_t first = 0; first < rows.size(); first += kPiece) {
-      induceRows<Id>(graph.view<Id>(static_cast<int>(run.partition), relation),
-                     rows.subspan(first, std::min(kPiece, rows.size() - first)), set, request.wantEdgeIds, out);
-      if (out->sources.size() <= kMaxInducedEdges) continue;
-      return absl::ResourceExhaustedError(absl::StrCat("the batch's nodes have more than ", kMaxInducedEdges,
-                                                       " edges between them on one machine; use smaller batches or fanouts"));
+    const CsrView<Id> view = graph.view<Id>(static_cast<int>(run.partition), relation);
+    for (size_t first = 0; first < rows.size();) {
+      const size_t count = rowsTogether(view, rows.subspan(first), std::numeric_limits<uint64_t>::max());
+      induceRows<Id>(view, rows.subspan(first, count), set, request.wantEdgeIds, out);
+      first += count;
+      const uint64_t bytes = (out->sources.size() + out->counts.size()) * sizeof(uint32_t) + out->edgeIds.size() * sizeof(uint64_t);
+      if (bytes <= maxBytes) continue;
+      return absl::ResourceExhaustedError(absl::StrCat("the edges between the batch's nodes take more than ", maxBytes,
+                                                       " bytes on machine ", graph.machine(), ", with relation ",
+                                                       graph.schema().relationText(relation),
+                                                       "; use smaller batches or fanouts"));
     }
   }
   return absl::OkStatus();
@@ -137,15 +140,15 @@ absl::StatusOr<NodeSets> decodeNodeSets(const rpc::Bytes& bytes, const Partition
 }
 
 absl::StatusOr<std::vector<rpc::Bytes>> serveSubgraph(const SubgraphRequest& request, const PositionsByType& positions,
-                                                      const PartitionedGraph& graph) {
+                                                      const PartitionedGraph& graph, uint64_t maxBytes) {
   InducedEdges edges;
   const std::vector<partition::Relation>& relations = graph.schema().relations;
   for (size_t r = 0; r < relations.size(); ++r) {
     const NodePositions* const set = positions[relations[r].source].get();
     if (set == nullptr) continue;
     const int relation = static_cast<int>(r);
-    FARHOP_RETURN_IF_ERROR(graph.narrowIds(relation) ? induceRuns<uint32_t>(request, relation, *set, graph, &edges)
-                                                     : induceRuns<uint64_t>(request, relation, *set, graph, &edges));
+    FARHOP_RETURN_IF_ERROR(graph.narrowIds(relation) ? induceRuns<uint32_t>(request, relation, *set, graph, maxBytes, &edges)
+                                                     : induceRuns<uint64_t>(request, relation, *set, graph, maxBytes, &edges));
   }
   std::vector<rpc::Bytes> reply;
   reply.push_back(bytesOf(edges.sources, edges.counts));

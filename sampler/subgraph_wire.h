@@ -23,13 +23,14 @@
 #include "rpc/bytes.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
+#include "sampler/reply_limit.h"
 #include "sampler/subgraph_kernel.h"
 
 namespace farhop::sampler {
 
 inline constexpr uint16_t kSubgraphMethod = 18;
-// Edges of one machine's reply, at most: more do not fit any message.
-inline constexpr uint64_t kMaxInducedEdges = uint64_t{1} << 28;
+// Of own rows, at most: 2^28 edges with ids. Those of other machines must fit a message.
+inline constexpr uint64_t kMaxOwnInducedBytes = uint64_t{12} << 28;
 
 struct SubgraphRequestHeader {
   uint32_t flags = 0;  // kWantEdgeIds
@@ -60,9 +61,9 @@ absl::StatusOr<NodeSets> decodeNodeSets(const rpc::Bytes& bytes, const Partition
 using PositionsByType = std::vector<std::unique_ptr<const NodePositions>>;
 
 // The reply to a checked request; the same code for own rows. Null positions: a type without nodes. Thread-safe.
-// ResourceExhausted for more edges than a reply holds.
+// ResourceExhausted, soon after it is known, for a reply of more than `maxBytes`.
 absl::StatusOr<std::vector<rpc::Bytes>> serveSubgraph(const SubgraphRequest& request, const PositionsByType& positions,
-                                                      const PartitionedGraph& graph);
+                                                      const PartitionedGraph& graph, uint64_t maxBytes = kMaxReplyBytes);
 
 // Cuts a reply into slices[relation][run] as sliceNeighborReply() does, after checking counts and positions against the
 // `setSizes` of the node types. DrawSlice::neighbors are u32 positions whatever the relation. They borrow `reply`.

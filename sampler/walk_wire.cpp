@@ -30,7 +30,8 @@ rpc::Bytes encodeStepRequest(const StepRequest& request) {
   StepRequestHeader header;
   header.stepKey = request.stepKey;
   header.relation = static_cast<uint32_t>(request.step.relation);
-  header.weight = request.step.weighted ? request.step.weight + 1 : 0;
+  header.weighted = request.step.weighted ? 1 : 0;
+  header.weight = request.step.weighted ? request.step.weight : 0;
   header.firstTry = request.firstTry;
   header.tries = request.tries;
   header.runs = static_cast<uint32_t>(request.runs.size());
@@ -59,9 +60,10 @@ absl::StatusOr<StepRequest> decodeStepRequest(std::span<const rpc::Bytes> arrays
   FARHOP_RETURN_IF_ERROR(reader.finish());
   if (header.relation >= graph.schema().relations.size()) return reader.malformed(absl::StrCat("relation ", header.relation));
   request.step.relation = static_cast<int>(header.relation);
-  request.step.weighted = header.weight > 0;
-  if (header.weight > 0) {
-    request.step.weight = header.weight - 1;
+  if (header.weighted > 1) return reader.malformed(absl::StrCat("weighted is ", header.weighted));
+  request.step.weighted = header.weighted == 1;
+  if (request.step.weighted) {
+    request.step.weight = header.weight;
     FARHOP_RETURN_IF_ERROR(annotate(graph.checkWeight(request.step.relation, request.step.weight), "malformed walk request"));
   }
   request.stepKey = header.stepKey;

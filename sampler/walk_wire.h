@@ -41,11 +41,11 @@ inline constexpr uint64_t kNoNode = ~uint64_t{0};
 struct StepRequestHeader {
   uint64_t stepKey = 0;
   uint32_t relation = 0;
-  uint32_t weight = 0;  // 0: uniformly; otherwise 1 + the index of the feature to weigh by
+  uint32_t weight = 0;  // of a weighted step: index of the relation's feature, or kStoredWeights; else 0
   uint32_t firstTry = 0;
   uint32_t tries = 0;
   uint32_t runs = 0;
-  uint32_t reserved = 0;
+  uint32_t weighted = 0;  // 1: by weight; 0: uniformly
 };
 struct AdjacencyRequestHeader {
   uint32_t relation = 0;

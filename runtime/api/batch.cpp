@@ -49,7 +49,8 @@ torch::Tensor Batch::seedIndex() const {
 
 torch::Tensor Batch::tree(const std::string& nodeType) const {
   const size_t type = static_cast<size_t>(core_->graph->nodeType(nodeType));
-  if (!core_->sampling->disjoint) {
+  // Walks and importance neighbours are drawn without such options.
+  if (core_->sampling == nullptr || !core_->sampling->disjoint) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "tree: seeds are not disjoint; set NeighborLoaderOptions::disjoint or temporal");
   }
@@ -57,7 +58,7 @@ torch::Tensor Batch::tree(const std::string& nodeType) const {
 }
 
 torch::Tensor Batch::seedTimes() const {
-  if (!core_->sampling->temporal) {
+  if (core_->sampling == nullptr || !core_->sampling->temporal) {
     throw Error(ErrorCode::kFailedPrecondition, "seedTimes: seeds have no times; set NeighborLoaderOptions::temporal");
   }
   return borrow(core_->sampled, core_->sampled->treeTimes.data(), numSeeds(), torch::kInt64);

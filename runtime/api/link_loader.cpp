@@ -96,6 +96,10 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
     : impl_(std::make_unique<Impl>()) {
   impl_->core = graph.core();
   const GraphCore& core = *impl_->core;
+  if (options.importance) {
+    refuse("importance neighbours are not drawn around seed edges: walks cannot leave seed edges out, and both ends' types "
+           "would have to draw; leave NeighborLoaderOptions::importance unset, or sample the ends as seeds of a NeighborLoader");
+  }
   sampler::SamplingOptions sampling = api::samplingOptions(core, options);
   if (sampling.disjoint) {
     throw Error(ErrorCode::kInvalidArgument, "seed edges cannot be disjoint or temporal; sample them with neither, or "

@@ -343,6 +343,7 @@ void checkLinkMisuse(const farhop::Graph& graph) {
   expectError("labels", ErrorCode::kInvalidArgument, "have labels", [&] { make(labelled, [](auto&) {}); });
   expectError("reverse", ErrorCode::kNotFound, "nothing", [&] { make(train, [](auto& o) { o.reverseRelation = "nothing"; }); });
   expectError("fanouts", ErrorCode::kInvalidArgument, "fanouts is empty", [&] { make(train, [](auto& o) { o.fanouts = {}; }); });
+  expectError("importance", ErrorCode::kInvalidArgument, "seed edges", [&] { make(train, [](auto& o) { o.importance.emplace(); }); });
   expectError("edge split", ErrorCode::kNotFound, "'train' of", [&] { graph.edgeSplit("trian"); });
   expectError("edges of", ErrorCode::kNotFound, "nothing", [&] { graph.edges("nothing"); });
   expectError("range", ErrorCode::kInvalidArgument, "of pair 1", [&] { graph.edgePairs(ends({0, 1, 2, 400})); });

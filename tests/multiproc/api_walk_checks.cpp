@@ -52,6 +52,12 @@ void write(const char* name, const Batch& batch, std::initializer_list<torch::Te
   out << name << " " << batch.number() << " " << hash << "\n";
 }
 
+// Such batches have one numbering for all seeds, and no times.
+void expectNeitherTreesNorTimes(const Batch& batch) {
+  expectError("no trees", ErrorCode::kFailedPrecondition, "not disjoint", [&] { batch.tree(); });
+  expectError("no times", ErrorCode::kFailedPrecondition, "no times", [&] { batch.seedTimes(); });
+}
+
 // The subgraph of all nodes of a batch: one block whose rows are its nodes.
 void checkInduced(const Graph& graph) {
   NeighborLoaderOptions options = inducedOptions();
@@ -60,6 +66,7 @@ void checkInduced(const Graph& graph) {
   NeighborLoader loader(graph, graph.split("train"), options);
   for (Batch& batch : loader.epoch(0)) {
     require(batch.numBlocks() == 1, "one block");
+    expectNeitherTreesNorTimes(batch);
     const Block block = batch.block(0);
     require(block.numSrc() == batch.numNodes() && block.numDst() == batch.numNodes(), "all nodes are both");
     require(block.edgeIndex().size(1) == batch.numEdges() && batch.numEdges() > 0, "all edges are in the block");
@@ -137,6 +144,7 @@ void checkWalks(const Graph& graph) {
     require(walks.min().item<int64_t>() >= -1 && walks.max().item<int64_t>() < batch.numNodes(), "walks have nodes of the batch");
     require(batch.restarted().sizes() == torch::IntArrayRef({walks.size(0), 6}), "a mark per step");
     require(batch.numBlocks() == 0, "walks have no blocks");
+    expectNeitherTreesNorTimes(batch);
     if (batches == 1) state = loader.state();
     expected.push_back(batch.feature("original_id").pull().index_select(0, walks.clamp_min(0).flatten()));
   }
@@ -160,6 +168,7 @@ void checkWalks(const Graph& graph) {
     expectError("named relation", ErrorCode::kInvalidArgument, "no relation", [&] { block.indptr(graph.relations()[0]); });
     expectError("no edges", ErrorCode::kFailedPrecondition, "not the graph's", [&] { block.edgeFeature("w"); });
     expectError("no walks", ErrorCode::kFailedPrecondition, "RandomWalkLoader", [&] { batch.walks(); });
+    expectNeitherTreesNorTimes(batch);
   }
   checkInduced(graph);
   checkMistakes(graph);

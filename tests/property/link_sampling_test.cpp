@@ -247,6 +247,51 @@ TEST(SameLinks, HoldForEveryKindOfDraw_WithExclusion) {
   }
 }
 
+// The induced subgraph of a batch is without its seed edges and their reverses too, parallel ones, and all others are there.
+TEST(SameLinks, InduceNoExcludedEdge) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.addReverse = true;
+  fixture.nodes = 60;
+  fixture.edges = 900;
+  const auto dataset = makeFixtureDataset(fixture);
+  LinkEpoch epoch = epochOf(6, {3}, 25);
+  epoch.sampling.subgraph = sampler::Subgraph::kInduced;
+  epoch.link.excludeSeeds = true;
+  epoch.link.reverseRelation = 4;
+  Stores stores(fixture);
+  for (const CanonicalLinks& links : expectSameEverywhere(&stores, someEdges(dataset, 1, 11), epoch)) {
+    const std::set<Pair> own = seedPairs(links, false);
+    for (const size_t relation : {0U, 1U, 4U}) {
+      const bool reversed = relation == 4;
+      const auto& nodes = links.batch.nodes;
+      const size_t sourceType = reversed ? 1 : 0, destinationType = relation == 1 ? 1 : 0;
+      const std::set<uint64_t> sources(nodes[sourceType].begin(), nodes[sourceType].end());
+      const std::set<uint64_t> destinations(nodes[destinationType].begin(), nodes[destinationType].end());
+      const partition::EdgeList& edges = dataset.edges[reversed ? 1 : relation];
+      std::set<uint64_t> expected, found;
+      for (uint64_t e = 0; e < edges.source.size(); ++e) {
+        const uint64_t source = reversed ? edges.destination[e] : edges.source[e];
+        const uint64_t destination = reversed ? edges.source[e] : edges.destination[e];
+        const bool isSeed = relation > 0 && own.count({edges.source[e], edges.destination[e]}) > 0;
+        if (!isSeed && sources.count(source) > 0 && destinations.count(destination) > 0) expected.insert(e);
+      }
+      const auto& induced = links.batch.relations[relation];
+      ASSERT_EQ(induced.indptr.back(), induced.indices.size());
+      for (size_t row = 0; row + 1 < induced.indptr.size(); ++row) {
+        for (uint32_t i = induced.indptr[row]; i < induced.indptr[row + 1]; ++i) {
+          const uint64_t e = induced.edgeIds[i];
+          found.insert(e);
+          ASSERT_EQ(nodes[sourceType][induced.indices[i]], reversed ? edges.destination[e] : edges.source[e]);
+          ASSERT_EQ(nodes[destinationType][row], reversed ? edges.source[e] : edges.destination[e]);
+        }
+      }
+      ASSERT_EQ(found, expected) << "relation " << relation;
+      ASSERT_GT(found.size(), 20U);
+    }
+  }
+}
+
 TEST(SameLinks, HoldOverTcpAndSharedMemory) {
   FixtureOptions fixture;
   fixture.edgeSplits = true;

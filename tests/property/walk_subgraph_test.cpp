@@ -51,7 +51,8 @@ std::string storeOf(const FixtureOptions& fixture, int parts) {
   static TemporaryDirectory directory;
   static std::set<std::string> written;
   const std::string path = directory / absl::StrCat("store-", parts, fixture.heterogeneous ? "-heterogeneous" : "",
-                                                    fixture.addReverse ? "-reverse" : "");
+                                                    fixture.addReverse ? "-reverse" : "",
+                                                    fixture.declaredWeights ? "-weights" : "");
   if (written.insert(path).second) writeFixtureStore(fixture, parts, path);
   return path;
 }
@@ -204,6 +205,24 @@ TEST(RandomWalks, FollowAMetapath_AcrossNodeTypes) {
   for (const auto& batch : expectSameEverywhere({fixture, 1, firstIds(40), 16, walkOptions(plan)})) {
     expectTrueWalks(batch, {in[1], in[0]}, {1, 0, 0}, plan.length);
   }
+}
+
+// Reverse relations have weights in files of their own, of no feature.
+TEST(RandomWalks, FollowStoredWeights_OnAnyPartitioning) {
+  FixtureOptions fixture = smallGraph();
+  fixture.addReverse = true;
+  fixture.declaredWeights = true;
+  const auto in = inEdgesOf(makeFixtureDataset(fixture));
+  WalkPlan plan{{{1, true, sampler::kStoredWeights}}, 6}, uniform{{{1}}, 6};
+  const Job job{fixture, 0, firstIds(80), 30, walkOptions(plan, 3)};
+  const auto batches = expectSameEverywhere(job);
+  for (const auto& batch : batches) expectTrueWalks(batch, {in[1]}, {0}, plan.length);
+  SamplingCluster cluster(storeOf(fixture, 2), 2, rpc::TransportKind::kInProcess);
+  EXPECT_NE(batches[0].walks, cluster.sampleEpoch(0, 0, job.seeds, 30, 3, walkOptions(uniform, 3), {1, 1})[0].walks);
+  sampler::SamplingOptions importance;
+  importance.fanouts = {{4}, {3}};
+  importance.importance = {plan, 12};
+  expectSameEverywhere({fixture, 0, firstIds(80), 16, importance});
 }
 
 TEST(RandomWalks, AreTheSameOverTcp) {

@@ -116,6 +116,50 @@ TEST_F(NeighborWire, CarriesWhatLimitsEachRow) {
   EXPECT_TRUE(decoded->rowsOf(1, 4, 3).excluded.empty());
 }
 
+// However few rows: hubs may be asked for again and again, and what does not fit a message must not be made first.
+TEST_F(NeighborWire, RefusesMoreNeighborsThanAReplyHolds) {
+  const auto bytesOf = [](const std::vector<rpc::OutArray>& reply) {
+    uint64_t bytes = 0;
+    for (const rpc::OutArray& array : reply) bytes += array.bytes;
+    return bytes;
+  };
+  for (uint32_t kind = 0; kind <= static_cast<uint32_t>(kLastDrawKind); ++kind) {
+    for (int32_t fanout : {-1, 3, 500}) {
+      NeighborRequest request = validRequest();
+      request.draws = {{0, fanout, 11, kind, 0}, {1, fanout, 12, kind, 0}};
+      const auto reply = serveNeighbors(request, *graph_);
+      ASSERT_TRUE(reply.ok()) << reply.status();
+      const uint64_t bytes = bytesOf(*reply);
+      const auto same = serveNeighbors(request, *graph_, bytes);
+      ASSERT_TRUE(same.ok()) << same.status();
+      for (size_t i = 0; i < reply->size(); ++i) {
+        EXPECT_EQ(std::memcmp((*reply)[i].data, (*same)[i].data, (*reply)[i].bytes), 0);
+      }
+      const auto refused = serveNeighbors(request, *graph_, bytes - 1);
+      EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted) << "kind " << kind << ", fanout " << fanout;
+    }
+  }
+  NeighborRequest hub;
+  hub.draws = {{0, -1, 11}};
+  hub.rows.assign(300'000, 0);
+  hub.runs = {{0, 0, 300'000, 0}};
+  const std::vector<rpc::Bytes> all = received(*serveNeighbors(hub, *graph_));
+  const auto view = graph_->view<uint32_t>(0, 0);
+  const size_t degree = view.indptr[1];
+  ASSERT_GT(degree * hub.rows.size(), 2 * kEdgesAtOnce);  // in several pieces
+  ASSERT_EQ(all[0].size(), (degree + 1) * hub.rows.size() * sizeof(uint32_t));
+  for (size_t i = 0; i < degree * hub.rows.size(); i += 997) {
+    ASSERT_EQ(all[0].as<uint32_t>()[i], view.neighbors[i % degree]);
+  }
+  const absl::Status status = serveNeighbors(hub, *graph_, all[0].size() / 2).status();
+  for (const char* part : {"user:follows:user", "fanout -1", "300000 nodes", "use smaller batches"}) {
+    EXPECT_NE(std::string(status.message()).find(part), std::string::npos) << status;
+  }
+  hub.rows.assign(1, 0);
+  hub.runs = {{0, 0, 1, 0}};
+  EXPECT_FALSE(serveNeighbors(hub, *graph_, degree * sizeof(uint32_t)).ok());  // not drawn at all
+}
+
 // Most messages: nothing in 64 bits, so that one array is all that travels.
 TEST_F(NeighborWire, RepliesWithOneArray_WhenNeitherEdgeIdsNorWideIdsAreAsked) {
   NeighborRequest request = validRequest();

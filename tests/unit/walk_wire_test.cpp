@@ -96,6 +96,15 @@ TEST_F(WalkWire, ReadsBackWhatItWrote) {
   EXPECT_TRUE(sliceSubgraphReply(*rows, *reply, std::vector<uint64_t>{4, 2}, *graph_).ok());
 }
 
+TEST_F(WalkWire, InducesNoMoreThanAReplyHolds) {
+  const std::vector<rpc::Bytes> reply = *serveSubgraph(subgraph(), positions(), *graph_);
+  const uint64_t bytes = reply[0].size() + reply[1].size();
+  EXPECT_TRUE(serveSubgraph(subgraph(), positions(), *graph_, bytes).ok());
+  const absl::Status refused = serveSubgraph(subgraph(), positions(), *graph_, bytes - 1).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(refused.message()).find("use smaller batches"), std::string::npos) << refused;
+}
+
 TEST_F(WalkWire, AnswersNeighborhoodLikeTheRows) {
   const auto view = graph_->view<uint32_t>(0, 0);
   AdjacencyRequest request{0, {{0, 0}}, {}, {}};
@@ -176,6 +185,13 @@ TEST_F(WalkWire, RefusesWhatDoesNotFitTheGraph) {
   foreign.runs[0] = {0, static_cast<uint32_t>(foreign.rows.size())};
   EXPECT_FALSE(decodeStepRequest(arrayOf(encodeStepRequest(foreign)), *graph_).ok());
 
+  rpc::Bytes step = encodeStepRequest(steps());
+  const uint32_t neither = 2;
+  std::memcpy(step.data() + offsetof(StepRequestHeader, weighted), &neither, sizeof(neither));
+  EXPECT_FALSE(decodeStepRequest(arrayOf(std::move(step)), *graph_).ok());
+  StepRequest stored = steps();
+  stored.step.weight = kStoredWeights;  // which this graph has not
+  EXPECT_FALSE(decodeStepRequest(arrayOf(encodeStepRequest(stored)), *graph_).ok());
   rpc::Bytes asked = encodeAdjacencyRequest(adjacency(), *graph_);
   const uint32_t unknown = 7;
   std::memcpy(asked.data(), &unknown, sizeof(unknown));  // the relation

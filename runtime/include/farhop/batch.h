@@ -122,8 +122,8 @@ class Batch {
   int64_t numSeeds() const;
   // int64 [numSeeds]: number of each seed's node; repeats share one.
   torch::Tensor seedIndex() const;
-  // With disjoint seeds, else Error(kFailedPrecondition): int64 [numNodes], the position of the seed whose tree each node
-  // of a type belongs to.
+  // With disjoint seeds, else Error(kFailedPrecondition), also for batches of walks, importance neighbours and induced
+  // subgraphs, whose seeds never are: int64 [numNodes], the position of the seed whose tree each node of a type belongs to.
   torch::Tensor tree(const std::string& nodeType = "") const;
   // With temporal sampling, likewise: int64 [numSeeds], the time of each seed.
   torch::Tensor seedTimes() const;

@@ -22,11 +22,12 @@ enum class NegativeNodes { kUniform, kDegree };
 // kDestination: a negative has its seed edge's source. kBoth: both ends are drawn; for kBinary alone.
 enum class NegativeEnds { kDestination, kBoth };
 
-// Which edges no sampled neighbourhood of a batch shows: its own seed edges, or these and their reverses. They are left
-// out before neighbours are drawn, so that fanouts stay full; parallel edges of a seed edge are left out with it.
+// Which edges no batch shows, whatever draws its neighbours, nor its induced subgraph: its own seed edges, or these and
+// their reverses. They are left out before neighbours are drawn, so that fanouts stay full; parallel edges of a seed edge
+// are left out with it.
 enum class ExcludeSeedEdges { kNone, kSelf, kReverse };
 
-// docs/sampling.md, "Links", defines all of it.
+// docs/sampling.md, "Links", defines all of it. `disjoint`, `temporal` and `importance` cannot be set.
 struct LinkLoaderOptions : NeighborLoaderOptions {  // batchSize counts seed edges
   Negatives negatives = Negatives::kNone;
   // Above 0; a whole number for kTriplet. n seed edges get ceil(n * negativesPerEdge).
@@ -82,7 +83,7 @@ class LinkLoader {
  public:
   // Throws Error as NeighborLoader does, and: kInvalidArgument for negativesPerEdge that is out of range, for
   // kBoth with kTriplet, for seeds' labels with kTriplet, for a reverse relation that is none, for Graph::edges() dealt
-  // kGlobal on several machines. Nothing is sent.
+  // kGlobal on several machines, for disjoint or temporal sampling and importance neighbours. Nothing is sent.
   LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoaderOptions& options);
   ~LinkLoader();
   LinkLoader(LinkLoader&&) noexcept;
