@@ -139,6 +139,7 @@ class Agent {
   // Completes with the handler's failure; DeadlineExceeded; Unavailable (lost peer); Unimplemented (no handler);
   // InvalidArgument (longer than the limits); ResourceExhausted (too many under way, or too long a reply);
   // FailedPrecondition (before connect() or after farewell()); what the sink refused with; close()'s reason.
+  // Throws std::bad_alloc only where nothing was begun: the completion then never runs.
   virtual void call(int peer, uint16_t method, std::vector<OutArray> arrays, Deadline deadline,
                     std::shared_ptr<ReplySink> sink, Completion completion) = 0;
 

@@ -1,7 +1,10 @@
 #include "rpc/peer_link.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
+
+#include "base/log.h"
 
 namespace farhop::rpc {
 namespace {
@@ -79,12 +82,23 @@ void PeerLink::call(uint16_t method, std::vector<OutArray> arrays, Deadline dead
     }
     call->completion = std::move(completion);
     call->id = nextId_++;
-    calls_.emplace(call->id, call);
-    waiting_.push_back(call);
-    expiries_.emplace(deadline.at(), call->id);
-    armExpiry();
+    try {
+      calls_.emplace(call->id, call);
+      expiries_.emplace(deadline.at(), call->id);
+      armExpiry();
+      waiting_.push_back(call);
+    } catch (const std::bad_alloc&) {
+      calls_.erase(call->id);
+      expiries_.erase({deadline.at(), call->id});
+      throw;
+    }
   }
-  pump();
+  // The call is begun, so that its completion says how it ends: it is written when the link is pumped next, or expires.
+  try {
+    pump();
+  } catch (const std::bad_alloc&) {
+    FARHOP_LOG(WARNING) << "out of memory while writing to " << describePeer(name_);
+  }
 }
 
 void PeerLink::answer(uint64_t id, size_t requestBytes, absl::StatusOr<std::vector<OutArray>> result) {

@@ -31,10 +31,11 @@ void PeerLink::forget(const CallPointer& call) {
 
 void PeerLink::armExpiry() {
   if (expiries_.empty() || expiries_.begin()->first >= armedFor_) return;
-  armedFor_ = expiries_.begin()->first;
-  core_->timer.at(armedFor_, [weak = weak_from_this()] {
+  const Clock::time_point first = expiries_.begin()->first;
+  core_->timer.at(first, [weak = weak_from_this()] {
     if (auto self = weak.lock()) self->expireCalls();
   });
+  armedFor_ = first;  // after what may throw: nobody would arm it again
 }
 
 // A call that ended while its request stood in line is never sent, so no reply to it will come.

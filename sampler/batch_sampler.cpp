@@ -133,9 +133,10 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
         std::vector<rpc::OutArray> arrays = encodeNeighborRequest(exchange.request);
         for (const rpc::OutArray& array : arrays) batch->traffic.neighborBytes += array.bytes;
         ++batch->traffic.messages;
-        replies.add();
-        agent_->call(exchange.machine, kNeighborMethod, std::move(arrays), Deadline::after(options_.requestTimeout),
-                     exchange.reply, [&replies](absl::Status status) { replies.finish(status); });
+        replies.begin([&] {
+          agent_->call(exchange.machine, kNeighborMethod, std::move(arrays), Deadline::after(options_.requestTimeout),
+                       exchange.reply, [&replies](absl::Status status) { replies.finish(status); });
+        });
       }
       stages.end(Stage::kSerialize);
       if (drawn.ok()) drawn = drawOwn(*batch, hop, workspace);

@@ -219,9 +219,10 @@ Task<absl::StatusOr<std::vector<uint8_t>>> findEdges(std::shared_ptr<const Parti
       if (question.machine == graph->machine()) continue;
       question.reply = std::make_shared<rpc::BytesSink>();
       std::vector<rpc::OutArray> arrays = encodeEdgeLookup(question.request);
-      replies.add();
-      agent->call(question.machine, kEdgeLookupMethod, std::move(arrays), Deadline::after(timeout), question.reply,
-                  [&replies](absl::Status reply) { replies.finish(reply); });
+      replies.begin([&] {
+        agent->call(question.machine, kEdgeLookupMethod, std::move(arrays), Deadline::after(timeout), question.reply,
+                    [&replies](absl::Status reply) { replies.finish(reply); });
+      });
     }
     for (const Question& question : questions) {
       if (question.machine != graph->machine()) continue;

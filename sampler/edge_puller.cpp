@@ -234,7 +234,6 @@ void EdgePuller::send(const std::shared_ptr<Pull>& pull, size_t source, std::sha
   for (size_t size : sizes) bytes += size;
   metrics_->featureBytes.add(static_cast<double>(bytes));
   auto sink = std::make_shared<ChunkSink>(std::move(sizes));
-  ++pull->underWay;
   agent_->call(pull->sources[source]->machine(), method, std::move(arrays), pull->request.deadline, sink,
                [this, pull, source, chunk = std::move(chunk), sink](absl::Status status) {
                  // Copying rows is no work for a transport thread.
@@ -250,6 +249,7 @@ void EdgePuller::send(const std::shared_ptr<Pull>& pull, size_t source, std::sha
                                                                              pull->sources[source]->machine())));
                  });
                });
+  ++pull->underWay;  // after what may throw; the completion is only posted to this thread
 }
 
 absl::Status EdgePuller::finishChunk(const std::shared_ptr<Pull>& pull, size_t source, const EdgeChunk& chunk,

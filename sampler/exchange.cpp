@@ -15,9 +15,10 @@ Task<absl::Status> exchange(const ExchangeOptions* options, std::vector<MachineM
     for (MachineMessage& message : *messages) {
       for (const rpc::OutArray& array : message.request) options->traffic->neighborBytes += array.bytes;
       ++options->traffic->messages;
-      replies.add();
-      options->agent->call(message.machine, options->method, std::move(message.request), options->deadline, message.reply,
-                           [&replies](absl::Status status) { replies.finish(status); });
+      replies.begin([&] {
+        options->agent->call(message.machine, options->method, std::move(message.request), options->deadline, message.reply,
+                             [&replies](absl::Status status) { replies.finish(status); });
+      });
     }
     done = ownWork();
   } catch (const std::bad_alloc&) {

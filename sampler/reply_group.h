@@ -4,22 +4,33 @@
 #include <atomic>
 #include <coroutine>
 #include <mutex>
+#include <new>
 
 #include "base/executor.h"
 #include "base/status.h"
 
 namespace farhop::sampler {
 
-// add() before each operation is started, finish() once from each completion (any thread), then co_await:
-// resumes on the executor when all have finished and yields the first error. Lives in the coroutine's frame.
-// The executor must outlive it and still take work.
+// begin() for each operation, finish() once from each completion (any thread), then co_await: resumes on the executor
+// when all have finished and yields the first error. Lives in the coroutine's frame. The executor must outlive it and
+// still take work.
 class ReplyGroup {
  public:
   explicit ReplyGroup(Executor* executor) : executor_(executor) {}
   ReplyGroup(const ReplyGroup&) = delete;
   ReplyGroup& operator=(const ReplyGroup&) = delete;
 
-  void add() { outstanding_.fetch_add(1, std::memory_order_relaxed); }
+  // Counts the operation that `start` starts. A `start` that throws must have started nothing (rpc::Agent::call()): the
+  // operation then ends here, or the waiter would never be resumed.
+  template <typename Start>
+  void begin(Start start) {
+    outstanding_.fetch_add(1, std::memory_order_relaxed);
+    try {
+      start();
+    } catch (const std::bad_alloc&) {
+      finish(absl::ResourceExhaustedError("out of memory"));
+    }
+  }
 
   void finish(const absl::Status& status) {
     if (!status.ok()) {

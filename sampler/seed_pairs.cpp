@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "partition/layout.h"
+#include "sampler/seed_set.h"
 
 namespace farhop::sampler {
 namespace {
@@ -18,6 +19,7 @@ class ListedPairs : public SeedPairs {
     FARHOP_ASSIGN_OR_RETURN(pairs->sourceGids_, graph->store().gidsByOriginalId(edges.source));
     FARHOP_ASSIGN_OR_RETURN(pairs->destinationGids_, graph->store().gidsByOriginalId(edges.destination));
     pairs->graph_ = std::move(graph);
+    pairs->source_ = edges.source;
     pairs->destination_ = edges.destination;
     return pairs;
   }
@@ -25,12 +27,18 @@ class ListedPairs : public SeedPairs {
   void borrow(std::span<const uint64_t> ends) { ends_ = ends; }
   void own(std::vector<uint64_t> ends) { borrow(owned_ = std::move(ends)); }
 
-  // Counts the pairs of each machine; under kByOwner at() then goes by the own ones.
-  void deal(Deal deal, SeedSet* set) {
+  // Counts the pairs of each machine; under kByOwner at() then goes by the own ones. DataLoss where the id map names
+  // nodes that there are not.
+  absl::Status deal(Deal deal, SeedSet* set) {
+    const uint64_t sources = graph_->book().numNodes(source_), destinations = graph_->book().numNodes(destination_);
+    for (size_t i = 0; i < ends_.size(); i += 2) {
+      if (sourceGids_[ends_[i]] >= sources) return damagedIdMap(*graph_, source_);
+      if (destinationGids_[ends_[i + 1]] >= destinations) return damagedIdMap(*graph_, destination_);
+    }
     set->byPosition = true;
     set->nodeType = destination_;
     set->allPositions = ends_.size() / 2;
-    if (deal == Deal::kGlobal) return;
+    if (deal == Deal::kGlobal) return absl::OkStatus();
     set->perMachine.assign(static_cast<size_t>(graph_->machines()), 0);
     filtered_ = true;
     for (uint64_t i = 0; i < set->allPositions; ++i) {
@@ -39,6 +47,7 @@ class ListedPairs : public SeedPairs {
       if (owner == graph_->machine()) indices_.push_back(i);
     }
     set->ownPositions = indices_.size();
+    return absl::OkStatus();
   }
 
   SeedPair at(uint64_t index) const override {
@@ -48,7 +57,7 @@ class ListedPairs : public SeedPairs {
 
  private:
   std::shared_ptr<const PartitionedGraph> graph_;
-  int destination_ = 0;
+  int source_ = 0, destination_ = 0;
   std::span<const uint64_t> sourceGids_, destinationGids_, ends_;
   std::vector<uint64_t> owned_, indices_;
   bool filtered_ = false;
@@ -143,7 +152,7 @@ absl::StatusOr<LinkSeedSet> linkSeedsOfSplit(std::shared_ptr<const PartitionedGr
   }
   FARHOP_ASSIGN_OR_RETURN(auto pairs, ListedPairs::make(std::move(graph), relation));
   pairs->borrow(all.ends);
-  pairs->deal(deal, &seeds.set);
+  FARHOP_RETURN_IF_ERROR(pairs->deal(deal, &seeds.set));
   seeds.labels = all.labels;
   seeds.pairs = std::move(pairs);
   return seeds;
@@ -169,7 +178,7 @@ absl::StatusOr<LinkSeedSet> linkSeedsOfPairs(std::shared_ptr<const PartitionedGr
   seeds.set.name = "pairs";
   FARHOP_ASSIGN_OR_RETURN(auto pairs, ListedPairs::make(std::move(graph), relation));
   pairs->own(std::move(checked));
-  pairs->deal(deal, &seeds.set);
+  FARHOP_RETURN_IF_ERROR(pairs->deal(deal, &seeds.set));
   seeds.pairs = std::move(pairs);
   return seeds;
 }

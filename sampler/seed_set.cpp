@@ -31,13 +31,10 @@ SeedSet fromGids(const PartitionedGraph& graph, std::vector<uint64_t> gids, cons
   return set;
 }
 
-// The id map may be damaged where nobody has verified the store.
 absl::Status checkGids(const PartitionedGraph& graph, const std::vector<uint64_t>& gids, int nodeType) {
   const uint64_t known = graph.book().numNodes(nodeType);
   if (std::all_of(gids.begin(), gids.end(), [known](uint64_t gid) { return gid < known; })) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(graph.store().directory(), ": the id map of node type '",
-                                          graph.schema().nodeTypes[nodeType].name,
-                                          "' is damaged; check the store with farhop inspect --verify"));
+  return damagedIdMap(graph, nodeType);
 }
 
 // Several partitions of one machine: merged into the order of their original ids, which no partitioning
@@ -61,6 +58,12 @@ absl::StatusOr<SeedSet> ownedSplit(const PartitionedGraph& graph, const partitio
 }
 
 }  // namespace
+
+absl::Status damagedIdMap(const PartitionedGraph& graph, int nodeType) {
+  return absl::DataLossError(absl::StrCat(graph.store().directory(), ": the id map of node type '",
+                                          graph.schema().nodeTypes[nodeType].name,
+                                          "' is damaged; check the store with farhop inspect --verify"));
+}
 
 absl::StatusOr<SeedSet> seedSetOfSplit(const PartitionedGraph& graph, const std::string& name, int nodeType, Deal deal) {
   for (const partition::SplitInfo& split : graph.store().splits()) {

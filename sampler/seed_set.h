@@ -28,6 +28,9 @@ absl::StatusOr<SeedSet> seedSetOfIds(const PartitionedGraph& graph, const std::v
 absl::Status addNodeTimes(const PartitionedGraph& graph, FeaturePuller* puller, Deal deal, Deadline deadline,
                           SeedSet* set);
 
+// DataLoss: the type's id map names nodes that there are not, as it may where nobody has verified the store.
+absl::Status damagedIdMap(const PartitionedGraph& graph, int nodeType);
+
 // What the store has in times, for messages: "relations a:b:c, d:e:f; node types a", or "none".
 std::string timesText(const partition::Schema& schema);
 

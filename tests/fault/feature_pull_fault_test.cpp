@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <future>
 #include <mutex>
@@ -148,6 +150,73 @@ TEST_F(FeaturePull, IsAnError_WhenAnOwnerRunsOutOfMemory) {
   const absl::Status status = pullAll(cluster, Deadline::after(milliseconds(20'000)), &rows);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_NE(std::string(status.message()).find("machine 1"), std::string::npos) << status;
+}
+
+// An agent in whose place a call runs out of memory, each time that `left` counts down to 0.
+class ShortOfMemory : public rpc::Agent {
+ public:
+  ShortOfMemory(rpc::Agent* agent, int callsBefore) : agent_(agent), left_(callsBefore) {}
+  void handle(uint16_t method, rpc::Handler handler) override { agent_->handle(method, std::move(handler)); }
+  void onPeerLost(PeerLost callback) override { agent_->onPeerLost(std::move(callback)); }
+  std::string address() const override { return agent_->address(); }
+  absl::Status connect(const std::vector<std::string>& addresses, Deadline deadline) override {
+    return agent_->connect(addresses, deadline);
+  }
+  void call(int peer, uint16_t method, std::vector<rpc::OutArray> arrays, Deadline deadline,
+            std::shared_ptr<rpc::ReplySink> sink, Completion completion) override {
+    if (left_.fetch_sub(1) == 0) throw std::bad_alloc();
+    agent_->call(peer, method, std::move(arrays), deadline, std::move(sink), std::move(completion));
+  }
+  absl::Status farewell(Deadline deadline) override { return agent_->farewell(deadline); }
+  void close(absl::Status reason) override { agent_->close(std::move(reason)); }
+  rpc::PeerTraffic traffic() const override { return agent_->traffic(); }
+
+ private:
+  rpc::Agent* const agent_;
+  std::atomic<int> left_;
+};
+
+absl::Status sampleOne(const TestMachine& machine, rpc::Agent* agent, const sampler::SamplingOptions& options) {
+  using Result = absl::StatusOr<std::unique_ptr<sampler::SampledBatch>>;
+  Executor executor("test", 1);
+  sampler::BatchSampler sampler(machine.graph, agent, &executor, options);
+  sampler::BatchWorkspace workspace(*machine.graph);
+  sampler::BatchRequest request;
+  for (uint64_t gid = 0; gid < 60; gid += 5) request.seeds.push_back(gid);
+  std::promise<absl::Status> done;
+  executor.post([&] {
+    startTask<Result>(sampler.sample(std::move(request), &workspace), [&](Result result) { done.set_value(result.status()); });
+  });
+  std::future<absl::Status> status = done.get_future();
+  if (status.wait_for(std::chrono::seconds(30)) == std::future_status::ready) return status.get();
+  // The batch would go on in memory that is no more.
+  ADD_FAILURE() << "the batch does not end";
+  std::_Exit(1);
+}
+
+// Whichever call of a batch it is, the first or the second of a hop: the batch ends with what went wrong, and after what
+// was sent has been answered.
+TEST_F(FeaturePull, LeavesBatchesToEndWithAnError_WhenAMessageCannotBeMade) {
+  SamplingCluster cluster(directory_ / "store", 3, rpc::TransportKind::kInProcess);
+  const TestMachine& machine = cluster.machine(0);
+  sampler::SamplingOptions hops, walks, induced;
+  hops.fanouts = {{3}, {3}};
+  walks.walks = sampler::WalkOptions{};
+  walks.walks->plan.metapath = {{0}};
+  walks.walks->plan.length = 4;
+  induced.subgraph = sampler::Subgraph::kInduced;
+  for (const auto& options : {hops, walks, induced}) {
+    for (int callsBefore = 0; callsBefore < 8; ++callsBefore) {
+      ShortOfMemory agent(machine.agent.get(), callsBefore);
+      const absl::Status status = sampleOne(machine, &agent, options);
+      if (callsBefore < 2) {
+        EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+      } else {
+        EXPECT_TRUE(status.ok() || status.code() == absl::StatusCode::kResourceExhausted) << status;
+      }
+    }
+    EXPECT_TRUE(sampleOne(machine, machine.agent.get(), options).ok());
+  }
 }
 
 TEST_F(FeaturePull, GoesOnServing_WhenWhatFollowsAPullThrows) {

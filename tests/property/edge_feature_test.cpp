@@ -90,6 +90,7 @@ struct Kinds {
   std::vector<int64_t> fanouts;  // by hop
   Expand expand = Expand::kNew;
   bool temporal = false;
+  bool disjoint = false;  // as temporal ones are anyway
 };
 
 sampler::SamplingOptions optionsOf(const partition::Schema& schema, const Kinds& kinds) {
@@ -101,7 +102,8 @@ sampler::SamplingOptions optionsOf(const partition::Schema& schema, const Kinds&
     if (!weighs || schema.relations[r].reverseOf < 0) options.kinds[r].kind = kinds.kind;
   }
   options.expand = kinds.expand;
-  options.disjoint = options.temporal = kinds.temporal;
+  options.temporal = kinds.temporal;
+  options.disjoint = kinds.disjoint || kinds.temporal;
   options.seed = 11;
   return options;
 }
@@ -179,7 +181,14 @@ TEST_P(EdgeFeaturesByLayout, AreThoseOfTheDrawnEdges_InEveryKindOfDraw) {
                          {DrawKind::kUniform, {3, 2}, Expand::kNew, true},
                          {DrawKind::kMostRecent, {3, 2}, Expand::kAll, true},
                          {DrawKind::kLabor, {3, 2}},
-                         {DrawKind::kLaborPoisson, {3, 2}}};
+                         {DrawKind::kLaborPoisson, {3, 2}},
+                         {DrawKind::kUniform, {3, 2}, Expand::kNew, false, true},
+                         {DrawKind::kLabor, {3, 2}, Expand::kAll, false, true},
+                         {DrawKind::kUniformWithReplacement, {3, 2}, Expand::kNew, true},
+                         {DrawKind::kWeighted, {3, 2}, Expand::kNew, true},
+                         {DrawKind::kWeightedWithReplacement, {3, 2}, Expand::kNew, true},
+                         {DrawKind::kLabor, {3, 2}, Expand::kNew, true},
+                         {DrawKind::kLaborPoisson, {3, 2}, Expand::kNew, true}};
   for (const Kinds& kinds : cases) expectFeaturesOfDrawnEdges(*machines, last(), kinds);
 }
 
@@ -248,31 +257,72 @@ std::shared_ptr<const sampler::SampledBatch> sampleWithout(SamplingCluster& clus
   return result.ok() ? *std::move(result) : nullptr;
 }
 
+// Of each seed's edges every second one.
+std::vector<sampler::ExcludedPair> everySecondEdge(const sampler::SampledBatch& batch) {
+  std::vector<sampler::ExcludedPair> excluded;
+  for (uint32_t row = 0; row < 3; ++row) {
+    for (uint32_t e = batch.relations[0].indptr[row]; e < batch.relations[0].indptr[row + 1]; e += 2) {
+      excluded.push_back({0, batch.nodes[0][row], batch.nodes[0][batch.relations[0].indices[e]]});
+    }
+  }
+  return excluded;
+}
+
 TEST_P(EdgeFeaturesByLayout, LeaveOutWhatTheBatchLeftOut) {
   const auto machines = cluster({});
   const sampler::PartitionedGraph& graph = *machines->machine(last()).graph;
-  auto plain = std::make_shared<sampler::SamplingOptions>(optionsOf(machines->store().schema(), {DrawKind::kUniform, {6, 3}}));
-  auto carrying = std::make_shared<sampler::SamplingOptions>(*plain);
-  carrying->edgeIds = true;
-  // Of each seed's drawn edges every second one.
-  const auto whole = sampleWithout(*machines, last(), {}, *carrying);
-  ASSERT_NE(whole, nullptr);
-  std::vector<sampler::ExcludedPair> excluded;
-  for (uint32_t row = 0; row < 3; ++row) {
-    for (uint32_t e = whole->relations[0].indptr[row]; e < whole->relations[0].indptr[row + 1]; e += 2) {
-      excluded.push_back({0, whole->nodes[0][row], whole->nodes[0][whole->relations[0].indices[e]]});
+  for (DrawKind kind : {DrawKind::kUniform, DrawKind::kLabor, DrawKind::kLaborPoisson, DrawKind::kWeighted}) {
+    auto plain = std::make_shared<sampler::SamplingOptions>(optionsOf(machines->store().schema(), {kind, {6, 3}}));
+    auto carrying = std::make_shared<sampler::SamplingOptions>(*plain);
+    carrying->edgeIds = true;
+    const auto whole = sampleWithout(*machines, last(), {}, *carrying);
+    ASSERT_NE(whole, nullptr);
+    const auto excluded = everySecondEdge(*whole);
+    const EdgeRange range{sampleWithout(*machines, last(), excluded, *plain), plain, 0, 0, 2};
+    const EdgeRange truth{sampleWithout(*machines, last(), excluded, *carrying), carrying, 0, 0, 2};
+    ASSERT_TRUE(range.batch && truth.batch);
+    const std::vector<uint64_t> expected = sampler::carriedEdgeIds(graph, truth);
+    EXPECT_NE(expected, sampler::carriedEdgeIds(graph, {whole, carrying, 0, 0, 2}));
+    PulledEdges pulled;
+    const absl::Status status = pull(*machines, last(), range, true, true, &pulled);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(pulled.ids, expected);
+    for (size_t e = 0; e < expected.size(); ++e) ASSERT_EQ(pulled.features[e], fixtureEdgeFeature(0, expected[e]));
+  }
+}
+
+// Induced edges are no result of draws: their features are found by the ids that the batch carries, of reverse relations
+// where their forward edges lie.
+TEST_P(EdgeFeaturesByLayout, AreThoseOfInducedEdges) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.addReverse = true;
+  fixture.edges = 200;
+  const auto machines = cluster(fixture);
+  const partition::Schema& schema = machines->store().schema();
+  const sampler::PartitionedGraph& graph = *machines->machine(last()).graph;
+  auto options = std::make_shared<sampler::SamplingOptions>(optionsOf(schema, {DrawKind::kUniform, {4, 3}}));
+  options->subgraph = sampler::Subgraph::kInduced;
+  options->edgeIds = true;
+  uint64_t edges = 0;
+  for (const auto& batch : sample(*machines, last(), {0, 1, 2, 3, 3, 17, 40, 59, 20}, *options)) {
+    for (size_t r = 0; r < schema.relations.size(); ++r) {
+      EdgeRange range{batch, options, static_cast<int>(r), 0, 2};
+      range.drawn = false;
+      const auto& ids = batch->relations[r].edgeIds;
+      ASSERT_EQ(sampler::edgeCount(graph, range), ids.size());
+      PulledEdges pulled;
+      const absl::Status status = pull(*machines, last(), range, true, true, &pulled);
+      ASSERT_TRUE(status.ok()) << status;
+      const int forward = schema.relations[r].reverseOf >= 0 ? schema.relations[r].reverseOf : static_cast<int>(r);
+      for (size_t e = 0; e < ids.size(); ++e) {
+        ASSERT_EQ(pulled.ids[e], ids[e]);
+        ASSERT_EQ(pulled.features[e], fixtureEdgeFeature(forward, ids[e])) << schema.relationText(static_cast<int>(r));
+      }
+      edges += ids.size();
     }
   }
-  const EdgeRange range{sampleWithout(*machines, last(), excluded, *plain), plain, 0, 0, 2};
-  const EdgeRange truth{sampleWithout(*machines, last(), excluded, *carrying), carrying, 0, 0, 2};
-  ASSERT_TRUE(range.batch && truth.batch);
-  const std::vector<uint64_t> expected = sampler::carriedEdgeIds(graph, truth);
-  EXPECT_NE(expected, sampler::carriedEdgeIds(graph, {whole, carrying, 0, 0, 2}));
-  PulledEdges pulled;
-  const absl::Status status = pull(*machines, last(), range, true, true, &pulled);
-  ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(pulled.ids, expected);
-  for (size_t e = 0; e < expected.size(); ++e) ASSERT_EQ(pulled.features[e], fixtureEdgeFeature(0, expected[e]));
+  EXPECT_GT(edges, 100u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, EdgeFeaturesByLayout, ::testing::ValuesIn(kLayouts), [](const auto& layout) {

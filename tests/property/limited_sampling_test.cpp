@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "partition/dataset.h"
+#include "sampler/seed_set.h"
 #include "tests/fixture_graphs.h"
 #include "tests/sampling_cluster.h"
 #include "tests/temporary_directory.h"
@@ -79,15 +80,28 @@ class Layouts {
     }
   }
 
+  // Seeds draw no edges in relation 0 from these sources.
+  static bool isExcluded(uint64_t source) { return source % 3 == 0; }
+
   // Samples on each layout, from its first and last machine, with 1 and 3 threads, and expects the same as on one
   // partition. Returns that.
-  std::vector<CanonicalBatch> expectSame(int seedType, const Seeds& seeds, const sampler::SamplingOptions& options) {
+  std::vector<CanonicalBatch> expectSame(int seedType, const Seeds& seeds, const sampler::SamplingOptions& options,
+                                         bool exclude = false) {
     std::vector<CanonicalBatch> reference;
     sampler::SamplingOptions own = options;
     own.temporal = !seeds.times.empty();
     for (auto& cluster : clusters_) {
       for (const auto& [machine, threads] : {std::pair{0, 1}, std::pair{cluster->size() - 1, 3}}) {
-        const auto batches = cluster->sampleEpoch(machine, seedType, seeds.ids, 16, 3, own, {threads, 2}, seeds.times);
+        sampler::StreamOptions stream{threads, 2};
+        if (exclude) stream.make = [&](auto* sampler, sampler::BatchRequest request, auto* workspace, auto memory) {
+          for (uint32_t tree = 0; tree < request.seeds.size(); ++tree) {
+            for (uint64_t source = 0; source < cluster->store().book().numNodes(0); ++source) {
+              if (isExcluded(source)) request.excluded.push_back({0, request.seeds[tree], cluster->gid(0, source), tree});
+            }
+          }
+          return sampler->sample(std::move(request), workspace, std::move(memory));
+        };
+        const auto batches = cluster->sampleEpoch(machine, seedType, seeds.ids, 16, 3, own, stream, seeds.times);
         if (reference.empty()) reference = batches;
         EXPECT_TRUE(batches == reference) << cluster->store().numPartitions() << " partitions of " << cluster->size()
                                           << " machines";
@@ -167,6 +181,7 @@ class PlainSampler {
                               dataset_.edges[relation].source[edge]);
   }
   const partition::Dataset& dataset() const { return dataset_; }
+  bool excluding = false;  // as Layouts does
 
  private:
   using Edge = std::tuple<int64_t, uint64_t, uint64_t>;  // time, source, edge id
@@ -175,6 +190,7 @@ class PlainSampler {
                          uint64_t number) {
     std::vector<Edge> visible;
     for (const Edge& edge : rows_[relation][node]) {
+      if (excluding && hop == 0 && Layouts::isExcluded(std::get<1>(edge))) continue;
       if (times.empty() || std::get<0>(edge) <= times[tree]) visible.push_back(edge);
     }
     const int64_t fanout = options_.fanouts[hop][relation];
@@ -199,9 +215,10 @@ class PlainSampler {
 };
 
 void expectAsPlain(Layouts* layouts, const FixtureOptions& fixture, int seedType, const Seeds& seeds,
-                   const sampler::SamplingOptions& options) {
-  const auto batches = layouts->expectSame(seedType, seeds, options);
+                   const sampler::SamplingOptions& options, bool exclude = false) {
+  const auto batches = layouts->expectSame(seedType, seeds, options, exclude);
   PlainSampler plain(fixture, options);
+  plain.excluding = exclude;
   ASSERT_EQ(batches.size(), (seeds.ids.size() + 15) / 16);
   for (size_t b = 0; b < batches.size(); ++b) {
     const auto slice = [&](const auto& all) {
@@ -273,6 +290,40 @@ TEST(TemporalSampling, DrawsWhatAPlainSamplerDraws) {
   for (DrawKind kind : {DrawKind::kUniform, DrawKind::kMostRecent}) {
     expectAsPlain(&layouts, fixture, 0, someTimedSeeds(fixture, 40), optionsOf({{4}, {3}, {-1}}, {{kind}}));
     expectAsPlain(&layouts, fixture, 0, someTimedSeeds(fixture, 40), optionsOf({{40}, {1}}, {{kind}}));
+  }
+}
+
+// Rows of which some edges are excluded and others are not visible yet.
+TEST(TemporalSampling, DrawsWhatAPlainSamplerDraws_WithoutExcludedEdges) {
+  FixtureOptions fixture;
+  fixture.edgeTimes = true;
+  Layouts layouts(fixture);
+  for (DrawKind kind : {DrawKind::kUniform, DrawKind::kMostRecent}) {
+    for (int64_t fanout : {2, -1}) {
+      expectAsPlain(&layouts, fixture, 0, someTimedSeeds(fixture, 40), optionsOf({{fanout}, {3}}, {{kind}}), true);
+    }
+  }
+}
+
+// Other kinds have no plain sampler here; none may draw what is excluded or not visible, and all draw the same everywhere.
+TEST(TemporalSampling, NeverDrawsExcludedEdges_WhateverTheKind) {
+  FixtureOptions fixture;
+  fixture.edgeTimes = true;
+  Layouts layouts(fixture);
+  for (DrawKind kind : {DrawKind::kUniformWithReplacement, DrawKind::kWeighted, DrawKind::kWeightedWithReplacement,
+                        DrawKind::kLabor, DrawKind::kLaborPoisson}) {
+    size_t edges = 0;
+    for (const auto& batch : layouts.expectSame(0, someTimedSeeds(fixture, 40), optionsOf({{3}, {2}}, {{kind}}), true)) {
+      const auto& sampled = batch.relations[0];
+      for (size_t row = 0; row + 1 < sampled.indptr.size(); ++row) {
+        for (uint32_t i = sampled.indptr[row]; i < sampled.indptr[row + 1]; ++i, ++edges) {
+          const uint64_t source = batch.nodes[0][sampled.indices[i]];
+          ASSERT_TRUE(row >= batch.seeds.size() || !Layouts::isExcluded(source)) << source;
+          ASSERT_LE(fixtureVisibleTime(fixture, 0, sampled.edgeIds[i], 0, source), batch.treeTimes[batch.trees[0][row]]);
+        }
+      }
+    }
+    EXPECT_GT(edges, 60u);
   }
 }
 
@@ -386,6 +437,70 @@ TEST(LaborSampling, IsTheSameEverywhere_AndFindsFewerNodesThanUniform) {
   EXPECT_LT(nodesOf(DrawKind::kLaborPoisson, false), uniform * 9 / 10);
   // The second hop tends to find what the first one found.
   EXPECT_LT(nodesOf(DrawKind::kLabor, true), nodesOf(DrawKind::kLabor, false));
+}
+
+// The store's own times: of a machine's own seeds where they are dealt by owner, of all, other machines' too, where each
+// process deals the whole list.
+TEST(SeedTimes, AreThoseOfTheStore_WhoeverOwnsTheSeed) {
+  FixtureOptions fixture = heterogeneous();
+  fixture.nodeTimes = true;
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 50; ++i) ids.push_back(i * 37 % 61);
+  ids.push_back(ids.front());
+  for (const Layout& layout : kLayouts) {
+    TemporaryDirectory directory;
+    writeFixtureStore(fixture, layout.parts, directory / "store");
+    SamplingCluster cluster(directory / "store", layout.machines, layout.transport, 64);
+    size_t own = 0;
+    for (int m = 0; m < layout.machines; ++m) {
+      const TestMachine& machine = cluster.machine(m);
+      for (const auto deal : {sampler::Deal::kByOwner, sampler::Deal::kGlobal}) {
+        for (const int type : {0, 1}) {
+          auto set = *sampler::seedSetOfIds(*machine.graph, ids, type, deal);
+          ASSERT_TRUE(set.times.empty());
+          const absl::Status status = sampler::addNodeTimes(*machine.graph, machine.puller.get(), deal,
+                                                            Deadline::after(std::chrono::seconds(20)), &set);
+          ASSERT_TRUE(status.ok()) << status;
+          const auto& gids = deal == sampler::Deal::kGlobal ? set.all : set.own;
+          ASSERT_EQ(set.times.size(), gids.size());
+          for (size_t i = 0; i < gids.size(); ++i) {
+            ASSERT_EQ(set.times[i], fixtureNodeTime(type, cluster.originalId(type, gids[i])));
+          }
+          ASSERT_TRUE(deal == sampler::Deal::kByOwner || gids.size() == ids.size());
+          if (deal == sampler::Deal::kByOwner && type == 1) own += gids.size();
+        }
+      }
+    }
+    EXPECT_EQ(own, ids.size());
+  }
+}
+
+TEST(SeedTimes, AreAnError_WhenTheStoreHasNone_OrTheirOwnerIsLost) {
+  FixtureOptions fixture;
+  fixture.edgeTimes = true;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 2, directory / "edges");
+  fixture.nodeTimes = true;
+  writeFixtureStore(fixture, 2, directory / "nodes");
+  const auto timesIn = [](SamplingCluster* cluster) {
+    const TestMachine& machine = cluster->machine(0);
+    std::vector<int64_t> ids(60);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
+    auto set = *sampler::seedSetOfIds(*machine.graph, ids, 0, sampler::Deal::kGlobal);
+    return sampler::addNodeTimes(*machine.graph, machine.puller.get(), sampler::Deal::kGlobal,
+                                 Deadline::after(std::chrono::seconds(20)), &set);
+  };
+  SamplingCluster without(directory / "edges", 2, rpc::TransportKind::kInProcess);
+  const absl::Status none = timesIn(&without);
+  EXPECT_EQ(none.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(none.message().find("it has times of: relations "), absl::string_view::npos) << none;
+  SamplingCluster with(directory / "nodes", 2, rpc::TransportKind::kInProcess);
+  ASSERT_TRUE(timesIn(&with).ok());
+  with.machine(1).agent->close(absl::CancelledError("gone"));
+  const absl::Status lost = timesIn(&with);
+  ASSERT_TRUE(peerOf(lost).has_value()) << lost;
+  EXPECT_EQ(peerOf(lost)->machine, 1);
+  EXPECT_NE(lost.message().find("times of seeds 'seeds'"), absl::string_view::npos) << lost;
 }
 
 TEST(LimitedSampling, RefusesTimesThatDoNotFit) {

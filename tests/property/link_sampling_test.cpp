@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <set>
 
+#include "partition/layout.h"
 #include "tests/fixture_graphs.h"
 #include "tests/link_cluster.h"
 #include "tests/temporary_directory.h"
@@ -219,6 +221,16 @@ TEST(SameLinks, HoldOnAnyPartitioning_TwoTypesWithReverses) {
   }
 }
 
+// No row of `sampled` shows a seed edge of the batch.
+void expectNoSeedEdge(const CanonicalLinks& links, const sampler::SampledRelation& sampled) {
+  const std::set<Pair> forbidden = seedPairs(links, false);
+  for (size_t row = 0; row + 1 < sampled.indptr.size(); ++row) {
+    for (uint32_t i = sampled.indptr[row]; i < sampled.indptr[row + 1]; ++i) {
+      ASSERT_EQ(forbidden.count({links.batch.nodes[0][sampled.indices[i]], links.batch.nodes[0][row]}), 0U);
+    }
+  }
+}
+
 TEST(SameLinks, HoldForEveryKindOfDraw_WithExclusion) {
   FixtureOptions fixture;
   fixture.nodes = 60;
@@ -234,13 +246,72 @@ TEST(SameLinks, HoldForEveryKindOfDraw_WithExclusion) {
       epoch.link.excludeSeeds = true;
       epoch.edgeFeatures = expand == sampler::Expand::kNew;
       for (const CanonicalLinks& links : expectSameEverywhere(&stores, someEdges(dataset, 0, 13), epoch)) {
+        for (const auto& sampled : links.batch.relations) expectNoSeedEdge(links, sampled);
+      }
+    }
+  }
+}
+
+// What LABOR-0 says of rows without `forbidden` edges: a source's one number decides, so it is taken in all rows of a hop
+// whose f / d is above some bound, with all parallel edges, and in no others. `dependent`: the bound is that of all hops.
+void expectLaborBounds(const CanonicalLinks& links, const Edges& edges, const std::set<Pair>& forbidden,
+                       const std::vector<int64_t>& fanouts, bool dependent) {
+  std::map<uint64_t, std::set<uint64_t>> without;
+  for (const Pair& pair : forbidden) without[pair.second].insert(pair.first);
+  std::map<std::pair<size_t, uint64_t>, std::pair<double, double>> bounds;  // lowest taken, highest left, by hop and source
+  const auto& sampled = links.batch.relations[0];
+  size_t taken = 0, left = 0;
+  for (size_t row = 0; row + 1 < sampled.indptr.size(); ++row) {
+    const uint64_t node = links.batch.nodes[0][row];
+    size_t hop = 0;
+    while (links.batch.nodesByHop[0][hop] <= row) ++hop;
+    std::map<uint64_t, uint64_t> drawn;
+    for (uint32_t i = sampled.indptr[row]; i < sampled.indptr[row + 1]; ++i) ++drawn[links.batch.nodes[0][sampled.indices[i]]];
+    const double share = static_cast<double>(fanouts[hop]) / static_cast<double>(edges.degree(node, without[node]));
+    const auto row0 = edges.inEdges.find(node);
+    if (row0 == edges.inEdges.end()) continue;
+    for (const auto& [source, parallel] : row0->second) {
+      if (without[node].count(source) > 0) continue;
+      auto& [lowest, highest] = bounds.try_emplace({dependent ? 0 : hop, source}, 2.0, 0.0).first->second;
+      const auto found = drawn.find(source);
+      if (found == drawn.end()) {
+        ASSERT_LT(share, 1) << "a row that is to be taken whole lacks " << source << " -> " << node;
+        highest = std::max(highest, share);
+        ++left;
+      } else {
+        ASSERT_EQ(found->second, parallel);
+        if (share < 1) lowest = std::min(lowest, share);
+        ++taken;
+      }
+    }
+  }
+  EXPECT_GT(taken, 30U);
+  EXPECT_GT(left, 30U);
+  for (const auto& [source, bound] : bounds) EXPECT_GT(bound.first, bound.second) << "source " << source.second;
+}
+
+TEST(SameLinks, HoldForLabor_WithExclusion) {
+  FixtureOptions fixture;
+  fixture.nodes = 60;
+  fixture.edges = 1500;
+  const auto dataset = makeFixtureDataset(fixture);
+  const Edges edges(dataset, 0);
+  Stores stores(fixture);
+  using Kind = sampler::DrawKind;
+  for (Kind kind : {Kind::kLaborPoisson, Kind::kLabor}) {
+    for (const bool dependent : {false, true}) {
+      LinkEpoch epoch = epochOf(1, {3, 5}, 40);
+      epoch.sampling.kinds = {{kind}};
+      epoch.sampling.layerDependency = dependent;
+      epoch.link.excludeSeeds = true;
+      epoch.edgeFeatures = true;
+      for (const CanonicalLinks& links : expectSameEverywhere(&stores, someEdges(dataset, 0, 13), epoch)) {
         const std::set<Pair> forbidden = seedPairs(links, false);
-        for (const auto& sampled : links.batch.relations) {
-          for (size_t row = 0; row + 1 < sampled.indptr.size(); ++row) {
-            for (uint32_t i = sampled.indptr[row]; i < sampled.indptr[row + 1]; ++i) {
-              ASSERT_EQ(forbidden.count({links.batch.nodes[0][sampled.indices[i]], links.batch.nodes[0][row]}), 0U);
-            }
-          }
+        if (kind == Kind::kLabor) {
+          expectExcluded(links, dataset.schema.relations[0], 0, edges, forbidden, {3, 5});
+        } else {
+          expectNoSeedEdge(links, links.batch.relations[0]);
+          expectLaborBounds(links, edges, forbidden, {3, 5}, dependent);
         }
       }
     }
@@ -382,6 +453,30 @@ TEST(SeedEdges, AreRefused_WhenOutOfRangeOrUnknown) {
   EXPECT_NE(unknown.message().find("'train'"), absl::string_view::npos) << unknown;
 }
 
+// Whoever has not verified a store learns of a damaged id map before a node that there is not is asked for.
+TEST(SeedEdges, AreAnError_WhenTheIdMapIsDamaged) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.edgeSplits = true;
+  for (const int type : {0, 1}) {
+    TemporaryDirectory directory;
+    const std::string store = writeFixtureStore(fixture, 2, directory / "store");
+    SamplingCluster cluster(store, 1, rpc::TransportKind::kInProcess);
+    const auto& graph = cluster.machine(0).graph;
+    const std::string name = graph->schema().nodeTypes[static_cast<size_t>(type)].name;
+    std::fstream map(absl::StrCat(store, "/", partition::gidMapPath(graph->schema(), type)), std::ios::in | std::ios::out | std::ios::binary);
+    ASSERT_TRUE(map.seekp(-8, std::ios::end));
+    const uint64_t beyond = 1'000'000;
+    ASSERT_TRUE(map.write(reinterpret_cast<const char*>(&beyond), sizeof(beyond)).flush());
+    const std::vector<int64_t> ends = {0, 0, 59, 30};
+    for (const auto deal : {sampler::Deal::kByOwner, sampler::Deal::kGlobal}) {
+      const absl::Status refused = sampler::linkSeedsOfPairs(graph, 1, ends, deal).status();
+      EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss) << refused;
+      EXPECT_NE(refused.message().find(absl::StrCat("the id map of node type '", name, "'")), absl::string_view::npos) << refused;
+    }
+  }
+}
+
 // Where a source has edges to all nodes no negative can be found: those stay, and are named.
 TEST(StrictNegatives, StayAndAreNamed_WhenEveryPairIsAnEdge) {
   FixtureOptions fixture;
@@ -421,8 +516,9 @@ TEST(StrictNegatives, AreAnError_WhenAnOwnerIsLost) {
   }
 }
 
-// How often each destination is drawn in negatives, against its expected share.
-void expectShares(const FixtureOptions& fixture, const sampler::LinkOptions& link, const std::vector<double>& weights) {
+// How often each node is drawn as the destination of negatives, or as their source, against its expected share.
+void expectShares(const FixtureOptions& fixture, const sampler::LinkOptions& link, const std::vector<double>& weights,
+                  bool sources = false, int relation = 0) {
   TemporaryDirectory directory;
   writeFixtureStore(fixture, 3, directory / "store");
   const auto dataset = makeFixtureDataset(fixture);
@@ -431,8 +527,10 @@ void expectShares(const FixtureOptions& fixture, const sampler::LinkOptions& lin
   epoch.link = link;
   std::vector<double> counts(weights.size());
   double total = 0, sum = 0, chi = 0;
-  for (const CanonicalLinks& links : sampleLinks(&cluster, 1, someEdges(dataset, 0, 3), epoch)) {
-    for (uint64_t j = 0; j < links.negatives; ++j, ++total) ++counts[links.negative(j).second];
+  for (const CanonicalLinks& links : sampleLinks(&cluster, 1, someEdges(dataset, relation, 3), epoch)) {
+    for (uint64_t j = 0; j < links.negatives; ++j, ++total) {
+      ++counts[sources ? links.negative(j).first : links.negative(j).second];
+    }
   }
   for (double weight : weights) sum += weight;
   int cells = 0;
@@ -462,6 +560,32 @@ TEST(Negatives, AreUniformOverDestinations_OrFollowTheirDegrees) {
   for (uint64_t node = 0; node < 300; ++node) weights.push_back(std::pow(static_cast<double>(edges.degree(node, {})), 0.75));
   link.nodes = sampler::NegativeNodes::kDegree;
   expectShares(fixture, link, weights);
+}
+
+// Where both ends are drawn: sources follow out-degrees, destinations in-degrees. Of two types, so that neither is taken
+// for the other.
+TEST(Negatives, DrawBothEndsByTheirOwnDegrees) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.nodes = 120;
+  fixture.edges = 1500;
+  const auto dataset = makeFixtureDataset(fixture);
+  const Edges edges(dataset, 1), reversed(dataset, 1, true);
+  for (const auto nodes : {sampler::NegativeNodes::kUniform, sampler::NegativeNodes::kDegree}) {
+    sampler::LinkOptions link;
+    link.negativesPerEdge = 30;
+    link.drawSources = true;
+    link.nodes = nodes;
+    const auto weightsOf = [&](const Edges& of, uint64_t count) {
+      std::vector<double> weights;
+      for (uint64_t node = 0; node < count; ++node) {
+        weights.push_back(nodes == sampler::NegativeNodes::kUniform ? 1 : std::pow(static_cast<double>(of.degree(node, {})), 0.75));
+      }
+      return weights;
+    };
+    expectShares(fixture, link, weightsOf(edges, 61), false, 1);
+    expectShares(fixture, link, weightsOf(reversed, 120), true, 1);
+  }
 }
 
 // What is left of a hub's row is drawn uniformly when some of it is excluded, by its owner and by another machine.

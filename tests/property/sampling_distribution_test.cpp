@@ -27,11 +27,13 @@ class HubDraws {
     const auto hub = std::max_element(inEdges.begin(), inEdges.end(),
                                       [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
     hub_ = hub->first;
+    for (uint64_t e = 0; e < dataset.schema.relations[0].count; ++e) sources_.push_back(dataset.edges[0].source[e]);
     edges_ = hub->second;
     writeFixtureStore(fixture_, 2, directory_ / "store");
     cluster_ = std::make_unique<SamplingCluster>(directory_ / "store", 2, rpc::TransportKind::kInProcess);
   }
   const std::vector<uint64_t>& edges() const { return edges_; }
+  uint64_t sourceOf(uint64_t edge) const { return sources_[edge]; }
 
   // How often each edge is drawn in `batches` batches, or drawn first; one of machines 0 and 1 owns the hub.
   std::map<uint64_t, int> count(int machine, int batches, int64_t fanout, sampler::RelationKind kind,
@@ -55,7 +57,7 @@ class HubDraws {
   TemporaryDirectory directory_;
   std::unique_ptr<SamplingCluster> cluster_;
   uint64_t hub_ = 0;
-  std::vector<uint64_t> edges_;
+  std::vector<uint64_t> edges_, sources_;
 };
 
 // Every in-edge of a node is drawn equally often, also by a remote owner. Draws without replacement vary less than
@@ -71,6 +73,46 @@ TEST(SampledEdges, AreUniformOverInEdges) {
       for (const auto& [edge, count] : counts) chi += std::pow(count - expected, 2) / expected;
       ASSERT_EQ(counts.size(), hub.edges().size());
       EXPECT_LT(chi, chiSquareLimit(static_cast<double>(hub.edges().size()) - 1)) << "machine " << machine;
+    }
+  }
+}
+
+// LABOR draws every edge with probability f / d: whichever the form, also by a remote owner. Parallel edges come together
+// or, where not all of them fit, the first ones of them, so distinct sources are what is counted.
+TEST(SampledEdges, HaveTheSameChance_WithLabor) {
+  HubDraws hub;
+  constexpr int kBatches = 3000;
+  std::map<uint64_t, std::vector<uint64_t>> bySource;
+  for (uint64_t edge : hub.edges()) bySource[hub.sourceOf(edge)].push_back(edge);
+  std::vector<uint64_t> single;
+  for (const auto& [source, edges] : bySource) {
+    if (edges.size() == 1) single.push_back(edges[0]);
+  }
+  ASSERT_GT(single.size(), 10u);
+  constexpr double kFanout = 3;
+  const double chance = kFanout / static_cast<double>(hub.edges().size());
+  for (auto kind : {sampler::DrawKind::kLabor, sampler::DrawKind::kLaborPoisson}) {
+    std::map<uint64_t, int> byFirst;
+    for (int machine : {0, 1}) {
+      const auto counts = hub.count(machine, kBatches, static_cast<int64_t>(kFanout), {kind});
+      if (machine == 0) byFirst = counts;
+      EXPECT_EQ(counts, byFirst);  // the same draws by whoever owns the hub
+      double total = 0, chi = 0;
+      for (const auto& [edge, count] : counts) total += count;
+      if (kind == sampler::DrawKind::kLabor) {
+        EXPECT_EQ(total, kFanout * kBatches);
+        // Sequential draws differ from f / d by a little where sources have several edges.
+        for (uint64_t edge : single) EXPECT_NEAR(counts.at(edge), chance * kBatches, 6 * std::sqrt(chance * kBatches));
+        continue;
+      }
+      for (uint64_t edge : single) {
+        chi += std::pow(counts.at(edge) - chance * kBatches, 2) / (kBatches * chance * (1 - chance));
+      }
+      EXPECT_LT(chi, chiSquareLimit(static_cast<double>(single.size())));
+      for (const auto& [source, edges] : bySource) {
+        for (uint64_t edge : edges) EXPECT_EQ(counts.at(edge), counts.at(edges[0]));
+      }
+      EXPECT_NEAR(total, kFanout * kBatches, 6 * std::sqrt(3 * kFanout * kBatches));
     }
   }
 }

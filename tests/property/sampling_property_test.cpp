@@ -6,6 +6,7 @@
 #include <set>
 
 #include "partition/dataset.h"
+#include "sampler/neighbor_service.h"
 #include "tests/fixture_graphs.h"
 #include "tests/sampling_cluster.h"
 #include "tests/temporary_directory.h"
@@ -315,6 +316,41 @@ TEST(ExpandAll, SharesItsFirstHopWithExpandNew) {
   EXPECT_TRUE(std::equal(first.edgeIds.begin(), first.edgeIds.end(), prefix.edgeIds.begin()));
 }
 
+// Forward and reverse relations draw, each with fanouts of its own (Direction::kBoth), or reverse ones alone
+// (Direction::kOut): against the data set, in which a reverse relation's edges are the forward ones turned round.
+TEST(SameBatch, HoldsOnAnyPartitioning_WithReverseRelations) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.addReverse = true;
+  fixture.nodes = 90;
+  fixture.edges = 700;
+  auto dataset = makeFixtureDataset(fixture);
+  const size_t forward = dataset.schema.relations.size();
+  for (size_t r = 0; r < forward; ++r) {
+    partition::Relation reverse = dataset.schema.relations[r];
+    std::swap(reverse.source, reverse.destination);
+    dataset.schema.relations.push_back(reverse);
+    auto& edges = dataset.edges.emplace_back();
+    edges.source = dataset.edges[r].destination;
+    edges.destination = dataset.edges[r].source;
+  }
+  const std::vector<std::vector<int64_t>> both = {{4, 2, 1}, {3, 2, 2}, {2, -1, 1}, {4, 2, 1}, {3, 2, 2}, {2, -1, 1}};
+  std::vector<std::vector<int64_t>> out = both;
+  for (size_t r = 0; r < forward; ++r) out[r] = {0, 0, 0};
+  for (const auto& byRelation : {both, out}) {
+    std::vector<std::vector<int64_t>> byHop(3);
+    for (size_t hop = 0; hop < 3; ++hop) {
+      for (const auto& fanouts : byRelation) byHop[hop].push_back(fanouts[hop]);
+    }
+    const auto batches = expectSameEverywhere(fixture, 0, firstIds(80), 24, byRelation);
+    ASSERT_EQ(batches.size(), 4u);
+    for (const auto& batch : batches) {
+      ASSERT_EQ(batch.relations.size(), 2 * forward);
+      expectTrueToGraph(batch, dataset, byHop);
+    }
+  }
+}
+
 TEST(SameBatch, HoldsOverTcpAndSharedMemory) {
   FixtureOptions fixture;
   TemporaryDirectory directory;
@@ -354,6 +390,61 @@ TEST(Exchange, SendsNothing_WhenNoRelationDrawsOrNoNodeIsRemote) {
   EXPECT_EQ(cluster.machine(0).metrics->neighborMessages.value(), 0);
   cluster.sampleEpoch(0, 0, firstIds(60), 60, 0, samplingOptions(cluster.store().schema(), {2}), {1, 1});
   EXPECT_EQ(cluster.machine(0).metrics->neighborMessages.value(), 1);  // one message per hop and machine
+}
+
+// All relations of a hop, forward and reverse, of both types, in one message to each machine.
+TEST(Exchange, SendsOneMessagePerHopAndOwner_WhateverTheNumberOfRelations) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  fixture.addReverse = true;
+  fixture.nodes = 120;
+  fixture.edges = 1500;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 6, directory / "store");
+  SamplingCluster cluster(directory / "store", 3, rpc::TransportKind::kInProcess);
+  constexpr int kHops = 3, kBatches = 2, kOthers = 2;
+  const auto options = samplingOptions(cluster.store().schema(), {5, 5, 5});
+  const auto batches = cluster.sampleEpoch(0, 0, firstIds(80), 40, 0, options, {1, 1});
+  ASSERT_EQ(batches.size(), static_cast<size_t>(kBatches));
+  // The first hop has rows of both machines in type 0 alone, the others in both types.
+  for (const auto& batch : batches) {
+    for (const auto& relation : batch.relations) EXPECT_GT(relation.indices.size(), 0u);
+  }
+  EXPECT_EQ(cluster.machine(0).metrics->neighborMessages.value(), kHops * kBatches * kOthers);
+}
+
+// An epoch that an owner's refusal ends: what follows on the same stream is as it would have been.
+TEST(Exchange, GoesOnWithTheNextEpoch_AfterABatchHasFailed) {
+  FixtureOptions fixture;
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 2, directory / "store");
+  SamplingCluster cluster(directory / "store", 2, rpc::TransportKind::kInProcess);
+  const auto& self = cluster.machine(0);
+  const auto options = samplingOptions(cluster.store().schema(), {4, 4});
+  const auto expected = cluster.sampleEpoch(0, 0, firstIds(60), 16, 5, options, {2, 2});
+  sampler::SeedSet set;
+  for (uint64_t seed : firstIds(60)) set.all.push_back(cluster.gid(0, seed));
+  sampler::DealOptions deal;
+  deal.batchSize = 16;
+  deal.shuffle = false;
+  deal.deal = sampler::Deal::kGlobal;
+  deal.tail = sampler::Tail::kUneven;
+  sampler::BatchStream stream(self.graph, self.agent.get(), *sampler::SeedDealer::make(set, deal), options, {2, 2}, self.metrics);
+  cluster.machine(1).agent->handle(sampler::kNeighborMethod, [](rpc::Request, rpc::Responder responder) {
+    responder.fail(absl::ResourceExhaustedError("no room today"));
+  });
+  stream.start(4);
+  const auto failed = stream.next();
+  ASSERT_FALSE(failed.ok());
+  EXPECT_NE(failed.status().message().find("no room today"), absl::string_view::npos) << failed.status();
+  sampler::registerNeighborService(cluster.machine(1).agent.get(), cluster.machine(1).graph);
+  stream.start(5);
+  for (const CanonicalBatch& batch : expected) {
+    const auto next = stream.next();
+    ASSERT_TRUE(next.ok()) << next.status();
+    ASSERT_NE(*next, nullptr);
+    EXPECT_TRUE(cluster.canonical(0, **next) == batch);
+  }
 }
 
 TEST(Exchange, AsksOnlyMachinesThatOwnAPartOfTheFrontier) {
