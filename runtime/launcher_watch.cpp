@@ -67,8 +67,12 @@ void LauncherWatch::run() {
     char buffer[kMaxJobNewsBytes];
     const ssize_t n = ::recv(fd_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    // A launcher that has ended takes its processes along; where it does not, nothing more is heard of it.
-    if (n <= 0) return;
+    if (n <= 0) {
+      // It outlives the processes that it starts, and takes them along when it is killed; but not what these have
+      // started, as a script does.
+      monitor_->record(absl::UnavailableError("the launcher has ended before the job; see its log, and start the job again"));
+      return;
+    }
     if (const auto news = decodeJobNews(std::string(buffer, static_cast<size_t>(n)))) take(*news);
   }
 }

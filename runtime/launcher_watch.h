@@ -1,4 +1,4 @@
-// Listens to the launcher (job_news.h): records in the monitor that a process of the job has ended.
+// Listens to the launcher (job_news.h): records in the monitor that a process of the job has ended, or the launcher.
 //
 // From the first moment of a start, so that a process is missed that dies before anybody has met it. Once the
 // processes have met they see each other's end by themselves, and know more about it: what the launcher says counts

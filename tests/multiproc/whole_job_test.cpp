@@ -185,6 +185,15 @@ TEST_F(WholeJob, IsNotDisturbedByStrangers_OnceReady) {
   EXPECT_EQ(job.wait(60), 0) << job.err();
 }
 
+TEST_F(WholeJob, ListensOnNoPortOnceReady_OnOneMachine) {
+  FarhopProcess job(command(1, 2, "loop"));
+  ASSERT_TRUE(allReady(2)) << job.err();
+  EXPECT_GE(processesOf(job.jobId()).size(), 2u);
+  for (int pid : processesOf(job.jobId())) EXPECT_TRUE(listeningPorts(pid).empty());
+  std::ofstream(directory_ / "stop") << 1;
+  EXPECT_EQ(job.wait(60), 0) << job.err();
+}
+
 // The same at the master ports while group 1 still waits for its turn.
 TEST_F(WholeJob, IsNotDisturbedByStrangersAtTheMasterPorts_BeforeReady) {
   FarhopProcess job(command(2, 2, "loop", {"--start", "sleep:2"}));
