@@ -157,7 +157,9 @@ TEST_F(LauncherWatchTest, TakesAnEndInOrderForALoss_OnlyUntilAllAreReady) {
 }
 
 TEST_F(LauncherWatchTest, LetsThoseSpeakFirstWhoSawItThemselves) {
-  auto watch = LauncherWatch::open(contract_, &monitor_);
+  LauncherDoubt doubt;
+  doubt.whileStarting = milliseconds(60'000);
+  auto watch = LauncherWatch::open(contract_, &monitor_, doubt);
   ASSERT_TRUE(watch.ok());
   tell({{1, 0, "there"}, false, "signal 9 (SIGKILL)"});
   monitor_.record(absl::UnavailableError("seen on the wire"));
