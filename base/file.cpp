@@ -219,7 +219,7 @@ bool pathExists(const std::string& path) {
 uint64_t checksum64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 absl::StatusOr<FileChecksum> checksumFile(const std::string& path,
-                                          const std::function<void(uint64_t bytes)>& onBytes) {
+                                          const std::function<absl::Status(uint64_t bytes)>& onBytes) {
   uint64_t statedBytes = 0;
   FARHOP_ASSIGN_OR_RETURN(const int opened, openRegularFile(path, &statedBytes));
   const FileDescriptor fd(opened);
@@ -234,7 +234,7 @@ absl::StatusOr<FileChecksum> checksumFile(const std::string& path,
     if (n == 0) break;
     XXH3_64bits_update(hash.state, buffer.data(), static_cast<size_t>(n));
     result.bytes += static_cast<uint64_t>(n);
-    if (onBytes) onBytes(static_cast<uint64_t>(n));
+    if (onBytes) FARHOP_RETURN_IF_ERROR(onBytes(static_cast<uint64_t>(n)));
   }
   result.checksum = XXH3_64bits_digest(hash.state);
   return result;

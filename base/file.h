@@ -87,8 +87,9 @@ struct FileChecksum {
 };
 // Reads a regular file from its beginning to its end through a buffer: resident memory does not grow with the
 // file, a read error is a status (in a mapping it is SIGBUS), and the pages stay in the page cache. `onBytes`,
-// where given, is called with the length of each piece. NotFound when there is no such file.
+// where given, is called with the length of each piece; its error ends the reading and is returned as it is. NotFound
+// when there is no such file.
 absl::StatusOr<FileChecksum> checksumFile(const std::string& path,
-                                          const std::function<void(uint64_t bytes)>& onBytes = {});
+                                          const std::function<absl::Status(uint64_t bytes)>& onBytes = {});
 
 }  // namespace farhop

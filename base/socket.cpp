@@ -139,6 +139,12 @@ absl::StatusOr<uint16_t> boundPort(int fd) {
   return absl::InvalidArgumentError("not a TCP socket");
 }
 
+bool isListening(int fd) {
+  int listening = 0;
+  socklen_t size = sizeof(listening);
+  return ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) == 0 && listening != 0;
+}
+
 absl::StatusOr<FileDescriptor> connectTcp(const HostPort& address, Deadline deadline, bool retry) {
   return retryUntil(deadline, retry, address.text(), [&]() -> absl::StatusOr<FileDescriptor> {
     FARHOP_ASSIGN_OR_RETURN(AddressList list, resolve(address, false));

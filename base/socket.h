@@ -42,6 +42,8 @@ struct HostPort {
 // a restart need not wait for TIME_WAIT. AlreadyExists, naming host and port, when it is in use.
 absl::StatusOr<FileDescriptor> listenTcp(const HostPort& address, int backlog);
 absl::StatusOr<uint16_t> boundPort(int fd);
+// Whether `fd` is an open socket that listens.
+bool isListening(int fd);
 
 // Resolves and connects, trying each address; retries refused connections until the deadline when `retry`
 // is set (the listener may not be up yet). The socket is non-blocking, close-on-exec, TCP_NODELAY.

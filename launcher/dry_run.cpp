@@ -15,8 +15,8 @@ std::map<std::string, std::string> shownVariables(const RunOptions& options, int
     variables[runtime::kEnvMasterPort] = "<free port>";
     variables["MASTER_PORT"] = "<free port>";
   }
-  if (machine == 0) variables[runtime::kEnvMasterFd] = "<inherited listening socket>";
-  if (options.processes() > 1) variables[runtime::kEnvLauncherFd] = "<inherited socket>";
+  if (machine == 0 && options.machines > 1) variables[runtime::kEnvMasterFd] = "<inherited listening socket>";
+  variables[runtime::kEnvLauncherFd] = "<inherited socket>";
   for (const auto& [name, value] : options.environment) variables[name] = value;
   return variables;
 }

@@ -33,7 +33,7 @@ absl::StatusOr<LocalJob> prepare(const RunOptions& options) {
   return job;
 }
 
-// On which a trainer hears of the others' ends.
+// On which a trainer hears of the others' ends, and of the launcher's.
 struct SocketPair {
   FileDescriptor ours, theirs;
 };
@@ -54,12 +54,11 @@ absl::StatusOr<JobProcess> startOne(const RunOptions& options, const std::string
   contract.token = job.token;
   contract.masterPort = job.ports.base;
   FileDescriptor& listener = job.ports.listeners[static_cast<size_t>(proc)];
-  if (machine == 0) contract.masterFd = listener.get();
-  SocketPair news;
-  if (contract.worldSize() > 1) {
-    FARHOP_ASSIGN_OR_RETURN(news, makeSocketPair());
-    contract.launcherFd = news.theirs.get();
-  }
+  // The processes of a single machine meet at no store.
+  if (machine == 0 && options.machines > 1) contract.masterFd = listener.get();
+  // A process that is alone hears there of the launcher's end.
+  FARHOP_ASSIGN_OR_RETURN(SocketPair news, makeSocketPair());
+  contract.launcherFd = news.theirs.get();
   SpawnRequest request;
   request.program = trainer;
   request.arguments = options.command;

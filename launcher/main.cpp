@@ -16,7 +16,7 @@
 namespace {
 
 constexpr char kFooter[] = R"(Examples:
-  farhop run --machines 2 --procs 2 -- ./farhop-sage --epochs 10
+  farhop run --graph STORE --machines 2 --procs 2 -- ./farhop-sage --epochs 10
   farhop run --help)";
 
 // The command line, with what belongs to the trainer cut off.

@@ -12,7 +12,7 @@ namespace farhop::launcher {
 namespace {
 
 constexpr char kFooter[] = R"(Examples:
-  farhop run --machines 2 --procs 2 -- ./farhop-sage --epochs 10
+  farhop run --graph STORE --machines 2 --procs 2 -- ./farhop-sage --epochs 10
   farhop run --nnodes 2 --nproc-per-node 4 --graph data/debian -- ./trainer --lr 0.01
   farhop run --procs 4 --env OMP_NUM_THREADS=1 --log-dir logs -- ./trainer
   farhop run --machines 2 --dry-run -- ./trainer 'an argument with spaces'
@@ -71,7 +71,8 @@ void addOptions(CLI::App& run, Typed& typed) {
   run.add_option("--timeout", typed.timeout, "End the job after this many seconds")->type_name("SECONDS");
   run.add_option("--workdir", typed.workingDirectory, "Directory in which the trainers start")
       ->type_name("DIR");
-  run.add_option("--grace", typed.grace, "Seconds between asking the trainers to end and killing them")
+  run.add_option("--grace", typed.grace, "Seconds between asking the trainers to end and killing them, after a signal or --timeout (after a failure "
+                 "the others have 3 s to report, then get SIGTERM, and SIGKILL 1.5 s later)")
       ->type_name("SECONDS")
       ->capture_default_str();
   run.add_flag("--dry-run,--dry_run", typed.options.dryRun, "Print what would be started, and start nothing");

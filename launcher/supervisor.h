@@ -21,7 +21,7 @@ struct JobProcess {
   std::string host;  // where it runs
   Process process;
   OutputPump output;
-  FileDescriptor news;  // on which it hears of the others' ends; none for a process that is alone
+  FileDescriptor news;  // on which it hears of the others' ends
   std::optional<ProcessEnd> end;
 
   std::string name() const { return absl::StrCat("machine ", machine, " process ", proc); }

@@ -136,10 +136,11 @@ class GraphStore {
   // that is not as written. The processes of a machine share the reading: share `share` of `shares` is a fixed part
   // of the files, about equal in bytes, the same on each process; all shares together are all files. Without
   // `features`, feature files are left out (values that no index depends on). `progress`, where given, is called
-  // with the bytes read so far and the bytes of this share. Needs a megabyte; what it reads stays in the page cache.
+  // with the bytes read so far and the bytes of this share, after each piece of at most a megabyte; its error ends the
+  // reading and is returned as it is. Needs a megabyte; what it reads stays in the page cache.
   // InvalidArgument when a partition or a share does not exist.
   absl::Status verifyChecksums(const std::vector<int>& partitions, int share, int shares, bool features,
-                               const std::function<void(uint64_t done, uint64_t total)>& progress) const;
+                               const std::function<absl::Status(uint64_t done, uint64_t total)>& progress) const;
 
   // global/TYPE/gid.npy: original id -> gid. Mapped on first use and kept. Values are not checked: a damaged one can
   // be out of range unless verifyChecksums() or verify() has passed.

@@ -67,7 +67,10 @@ class Verifier {
     const size_t before = problems_.size();
     uint64_t bytes = 0;
     for (const auto& [path, expected] : store_.manifest().files) {
-      const absl::Status status = checkStoredFile(fullPath(path), expected, [&](uint64_t n) { bytes += n; });
+      const absl::Status status = checkStoredFile(fullPath(path), expected, [&](uint64_t n) {
+        bytes += n;
+        return absl::OkStatus();
+      });
       if (!status.ok()) problem(std::string(status.message()));
     }
     report(absl::StrCat("checksums of ", store_.manifest().files.size(), " files, ", bytes, " bytes"),

@@ -26,7 +26,7 @@ bool isFeature(const std::string& path) {
 }  // namespace
 
 absl::Status checkStoredFile(const std::string& fullPath, const StoredFile& expected,
-                             const std::function<void(uint64_t bytes)>& onBytes) {
+                             const std::function<absl::Status(uint64_t bytes)>& onBytes) {
   const auto found = checksumFile(fullPath, onBytes);
   if (absl::IsNotFound(found.status())) {
     return absl::NotFoundError(absl::StrCat(fullPath, " is missing; copy it again or write the store again"));
@@ -76,7 +76,7 @@ std::vector<std::string> dealFiles(const Manifest& manifest, const std::vector<s
 
 absl::Status GraphStore::verifyChecksums(
     const std::vector<int>& partitions, int share, int shares, bool features,
-    const std::function<void(uint64_t done, uint64_t total)>& progress) const {
+    const std::function<absl::Status(uint64_t done, uint64_t total)>& progress) const {
   if (shares < 1 || share < 0 || share >= shares) {
     return absl::InvalidArgumentError(absl::StrCat("share ", share, " of ", shares, " does not exist"));
   }
@@ -89,15 +89,18 @@ absl::Status GraphStore::verifyChecksums(
       dealFiles(manifest_, selectFiles(manifest_, {partitions, features}), share, shares);
   uint64_t done = 0, total = 0;
   for (const std::string& path : paths) total += manifest_.files.at(path).bytes;
+  absl::Status stopped;
   const auto onBytes = [&](uint64_t bytes) {
     done += bytes;
     // A file that is longer than it should be is told when it ends.
-    if (progress) progress(std::min(done, total), total);
+    if (progress) stopped = progress(std::min(done, total), total);
+    return stopped;
   };
   for (const std::string& path : paths) {
     const absl::Status status =
         checkStoredFile(absl::StrCat(directory_, "/", path), manifest_.files.at(path), onBytes);
     if (status.ok()) continue;
+    if (!stopped.ok()) return stopped;
     return absl::Status(status.code(), absl::StrCat(status.message(), ". `farhop inspect --verify ", directory_,
                                                     "` names all files that are damaged"));
   }

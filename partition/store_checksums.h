@@ -12,9 +12,10 @@
 namespace farhop::partition {
 
 // Reads a file to its end. NotFound, or DataLoss when its size or checksum is another; messages name it and say
-// what to do. `onBytes`, where given, is called with the length of each piece read.
+// what to do. `onBytes`, where given, is called with the length of each piece read; its
+// error ends the reading and is returned as it is.
 absl::Status checkStoredFile(const std::string& fullPath, const StoredFile& expected,
-                             const std::function<void(uint64_t bytes)>& onBytes);
+                             const std::function<absl::Status(uint64_t bytes)>& onBytes);
 
 struct StoredFileSelection {
   std::vector<int> partitions;  // in range; listed twice counts once

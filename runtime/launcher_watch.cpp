@@ -16,12 +16,6 @@
 namespace farhop::runtime {
 namespace {
 
-// How long a loss that the launcher tells of waits for those who see it on the wire. Once all have met these know it and
-// the address in a moment; before that it is to be shorter than those wait who see a connection end that may be a
-// victim's.
-constexpr std::chrono::milliseconds kDoubtTimeout{100};
-constexpr std::chrono::milliseconds kReadyDoubtTimeout{500};
-
 int socketOption(int fd, int option) {
   int value = -1;
   socklen_t size = sizeof(value);
@@ -31,7 +25,8 @@ int socketOption(int fd, int option) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LauncherWatch>> LauncherWatch::open(const LaunchContract& contract,
-                                                                   FailureMonitor* monitor) {
+                                                                   FailureMonitor* monitor,
+                                                                   const LauncherDoubt& doubt) {
   if (contract.launcherFd < 0) return std::unique_ptr<LauncherWatch>();
   if (socketOption(contract.launcherFd, SO_DOMAIN) != AF_UNIX ||
       socketOption(contract.launcherFd, SO_TYPE) != SOCK_SEQPACKET) {
@@ -41,7 +36,7 @@ absl::StatusOr<std::unique_ptr<LauncherWatch>> LauncherWatch::open(const LaunchC
                            "any other has met it is missed at the start's deadline only";
     return std::unique_ptr<LauncherWatch>();
   }
-  std::unique_ptr<LauncherWatch> watch(new LauncherWatch(contract, monitor));
+  std::unique_ptr<LauncherWatch> watch(new LauncherWatch(contract, monitor, doubt));
   FARHOP_RETURN_IF_ERROR(setCloseOnExec(contract.launcherFd, true));
   watch->fd_ = FileDescriptor(::fcntl(contract.launcherFd, F_DUPFD_CLOEXEC, 0));
   watch->wakeup_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -67,8 +62,12 @@ void LauncherWatch::run() {
     char buffer[kMaxJobNewsBytes];
     const ssize_t n = ::recv(fd_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    // A launcher that has ended takes its processes along; where it does not, nothing more is heard of it.
-    if (n <= 0) return;
+    if (n <= 0) {
+      // It outlives the processes that it starts, and takes them along when it is killed; but not what these have
+      // started, as a script does.
+      monitor_->record(absl::UnavailableError("the launcher has ended before the job; see its log, and start the job again"));
+      return;
+    }
     if (const auto news = decodeJobNews(std::string(buffer, static_cast<size_t>(n)))) take(*news);
   }
 }
@@ -77,7 +76,7 @@ void LauncherWatch::take(const ProcessEnded& news) {
   const PeerName& process = news.process;
   if (process.machine == contract_.machine && process.proc == contract_.proc) return;
   if (news.clean && allReady_.load()) return;
-  if (monitor_->waitFor(Deadline::after(allReady_.load() ? kReadyDoubtTimeout : kDoubtTimeout))) return;
+  if (monitor_->waitFor(Deadline::after(allReady_.load() ? doubt_.whenReady : doubt_.whileStarting))) return;
   monitor_->record(withPeer(
       absl::UnavailableError(absl::StrCat("lost ", describePeer(process), ": it ended with ", news.how,
                                           news.clean ? " before the job was ready" : "", "; its log says why")),

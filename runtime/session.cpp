@@ -8,6 +8,7 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/memory_info.h"
+#include "base/socket.h"
 #include "rpc/stages.h"
 #include "runtime/start_gate.h"
 #include "runtime/topology.h"
@@ -63,6 +64,7 @@ absl::Status Session::run(Deadline deadline) {
     mark(&StageTimes::fabricSeconds);
   }
   listenerId_ = monitor_.addListener([this](const absl::Status& failure) { onFailure(failure); });
+  FARHOP_RETURN_IF_ERROR(keepMasterSocket());
   FARHOP_ASSIGN_OR_RETURN(launcher_, LauncherWatch::open(contract_, &monitor_));
   if (options_.bind) bind();
   mark(&StageTimes::boundSeconds);
@@ -108,6 +110,16 @@ absl::Status Session::run(Deadline deadline) {
   mark(&StageTimes::allReadySeconds);
   std::lock_guard lock(mutex_);
   times_.readyPeakBytes = peakResidentBytes();
+  return absl::OkStatus();
+}
+
+// What the trainer starts is not to inherit a socket that a launcher handed over, and a job of one machine, which has
+// no store, is not to listen on it. Another descriptor of that number is somebody else's; whoever needs the socket
+// says then that it is none.
+absl::Status Session::keepMasterSocket() {
+  if (contract_.masterFd < 0 || !isListening(contract_.masterFd)) return absl::OkStatus();
+  if (contract_.numMachines > 1) return setCloseOnExec(contract_.masterFd, true);
+  FileDescriptor(contract_.masterFd).reset();
   return absl::OkStatus();
 }
 

@@ -89,6 +89,7 @@ class Session {
   Session(const LaunchContract& contract, const SessionOptions& options);
 
   absl::Status run(Deadline deadline);
+  absl::Status keepMasterSocket();
   void bind();
   void onFailure(const absl::Status& failure);
   void closeAfterFailure();

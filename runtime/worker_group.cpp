@@ -1,10 +1,6 @@
 #include "runtime/worker_group.h"
 
-#include <fcntl.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <utility>
 
@@ -139,9 +135,7 @@ void WorkerGroup::leaveStore() {
 absl::Status WorkerGroup::serveStore() {
   FileDescriptor listener;
   if (contract_.masterFd >= 0) {
-    int listening = 0;
-    socklen_t size = sizeof(listening);
-    if (::getsockopt(contract_.masterFd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) {
+    if (!isListening(contract_.masterFd)) {
       return absl::InvalidArgumentError(absl::StrCat(kEnvMasterFd, "=", contract_.masterFd,
                                                      " is no listening socket; unset it to listen on ", masters_[0].text()));
     }

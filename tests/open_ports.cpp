@@ -80,12 +80,14 @@ std::vector<std::vector<int>> connectionsBetween(const std::vector<int>& pids) {
   return counts;
 }
 
-void pester(uint16_t port) {
+int pester(uint16_t port) {
+  int made = 0;
   std::mt19937 random(port);
   const auto soon = [] { return Deadline::after(std::chrono::milliseconds(1000)); };
   for (int round = 0; round < 20; ++round) {
     auto socket = connectTcp({"127.0.0.1", port}, soon(), false);
     if (!socket.ok()) continue;
+    ++made;
     std::string bytes;
     switch (round % 5) {
       case 0: break;  // a scan
@@ -97,6 +99,7 @@ void pester(uint16_t port) {
     }
     (void)sendAll(socket->get(), bytes.data(), bytes.size(), soon());
   }
+  return made;
 }
 
 }  // namespace farhop::testing

@@ -14,7 +14,7 @@ std::set<uint16_t> listeningPorts(int pid);
 std::vector<std::vector<int>> connectionsBetween(const std::vector<int>& pids);
 
 // Connects to 127.0.0.1:port a bounded number of times: a port scan (connect and close), random bytes, an HTTP
-// request, a half-sent frame, a large blob. Errors are fine: the other side may refuse or close.
-void pester(uint16_t port);
+// request, a half-sent frame, a large blob. Errors are fine: the other side may refuse or close. Returns how many connections were made.
+int pester(uint16_t port);
 
 }  // namespace farhop::testing

@@ -25,14 +25,11 @@ struct Options {
   std::string summary;
 };
 
-double secondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // One layer: own features and, per relation, the mean of the sampled neighbours' features.
 struct SageLayerImpl : torch::nn::Module {
-  SageLayerImpl(int64_t in, int64_t out, const std::vector<std::string>& relationNames)
-      : relations(relationNames) {
+  SageLayerImpl(int64_t in, int64_t out, const std::vector<std::string>& relationNames) : relations(relationNames) {
     self = register_module("self", torch::nn::Linear(in, out));
     for (size_t i = 0; i < relations.size(); ++i) {
       neighbor.push_back(register_module("neighbor" + std::to_string(i),
@@ -46,8 +43,8 @@ struct SageLayerImpl : torch::nn::Module {
       // A block is CSR: the mean over each row's neighbours is embedding_bag's "mean" (mode 1), which never
       // materialises a row per edge.
       const torch::Tensor mean =
-          std::get<0>(torch::embedding_bag(x, block.indices(relations[i]), block.indptr(relations[i]), false,
-                                           1, false, {}, /*include_last_offset=*/true));
+          std::get<0>(torch::embedding_bag(x, block.indices(relations[i]), block.indptr(relations[i]), false, 1,
+                                           false, {}, /*include_last_offset=*/true));
       out = out + neighbor[i]->forward(mean);
     }
     return out;
@@ -65,9 +62,8 @@ struct SageImpl : torch::nn::Module {
            const std::vector<std::string>& relations)
       : dropout(dropoutRate) {
     for (size_t i = 0; i < numLayers; ++i) {
-      layers.push_back(
-          register_module("layer" + std::to_string(i),
-                          SageLayer(i == 0 ? in : hidden, i + 1 < numLayers ? hidden : classes, relations)));
+      const SageLayer layer(i == 0 ? in : hidden, i + 1 < numLayers ? hidden : classes, relations);
+      layers.push_back(register_module("layer" + std::to_string(i), layer));
     }
   }
 
@@ -93,8 +89,7 @@ struct SageImpl : torch::nn::Module {
 TORCH_MODULE(Sage);
 
 // Accuracy of sage and mlp over all processes, every seed of the split once.
-std::pair<double, double> evaluate(farhop::Runtime& runtime, farhop::NeighborLoader& loader, Sage& sage,
-                                   Sage& mlp) {
+std::pair<double, double> evaluate(farhop::Runtime& runtime, farhop::NeighborLoader& loader, Sage& sage, Sage& mlp) {
   const torch::NoGradGuard noGrad;
   sage->eval();
   mlp->eval();
@@ -103,11 +98,8 @@ std::pair<double, double> evaluate(farhop::Runtime& runtime, farhop::NeighborLoa
     const torch::Tensor x = batch.feature("x").pull();
     const torch::Tensor y = batch.seedFeature("label").pull();
     counts[0] += sage->forward(batch, x).argmax(1).eq(y).sum().item<double>();
-    counts[1] += mlp->forwardWithoutNeighbors(x.index_select(0, batch.seedIndex()))
-                     .argmax(1)
-                     .eq(y)
-                     .sum()
-                     .item<double>();
+    const torch::Tensor ofSeeds = x.index_select(0, batch.seedIndex());
+    counts[1] += mlp->forwardWithoutNeighbors(ofSeeds).argmax(1).eq(y).sum().item<double>();
     counts[2] += static_cast<double>(batch.numSeeds());
   }
   sage->train();
@@ -123,11 +115,14 @@ nlohmann::json summarize(const farhop::JobStats& job) {
                             {"neighbor_bytes", job.neighborBytes},
                             {"feature_bytes", job.featureBytes},
                             {"shm_feature_bytes", job.sharedMemoryBytes}};
-  for (const auto& process : job.processes) summary["peak_rss_bytes"].push_back(process.peakResidentBytes);
-  for (const auto& process : job.processes) summary["pull_wait_s"].push_back(process.pullWaitSeconds);
-  for (size_t p = 0; p < job.groups.size(); ++p)
-    summary["groups"].push_back(
-        {{"group", p}, {"start_s", job.groups[p].startSeconds}, {"ready_s", job.groups[p].readySeconds}});
+  for (const auto& process : job.processes) {
+    summary["peak_rss_bytes"].push_back(process.peakResidentBytes);
+    summary["pull_wait_s"].push_back(process.pullWaitSeconds);
+  }
+  for (size_t p = 0; p < job.groups.size(); ++p) {
+    const auto& group = job.groups[p];
+    summary["groups"].push_back({{"group", p}, {"start_s", group.startSeconds}, {"ready_s", group.readySeconds}});
+  }
   return summary;
 }
 
@@ -162,7 +157,10 @@ int run(const Options& options) {
   loading.batchSize = options.batchSize;
   loading.seed = static_cast<uint64_t>(options.seed);
   loading.samplerThreads = runtime.samplerThreads();
-  if (options.prefetch) loading.prefetch = {"x"}, loading.prefetchOfSeeds = {"label"};
+  if (options.prefetch) {
+    loading.prefetch = {"x"};
+    loading.prefetchOfSeeds = {"label"};
+  }
   farhop::NeighborLoader train(graph, graph.split("train"), loading);
   loading.tail = farhop::EpochTail::kUneven;  // evaluation: every seed once
   loading.shuffle = false;
@@ -172,8 +170,7 @@ int run(const Options& options) {
   torch::manual_seed(options.seed);
   const int64_t classes = graph.numClasses(), width = graph.featureShape("x").at(0);
   Sage sage(width, options.hidden, classes, options.fanouts.size(), options.dropout, graph.relations());
-  Sage mlp(width, options.hidden, classes, options.fanouts.size(), options.dropout,
-           std::vector<std::string>{});
+  Sage mlp(width, options.hidden, classes, options.fanouts.size(), options.dropout, std::vector<std::string>());
   std::vector<torch::Tensor> parameters = sage->parameters();
   for (const torch::Tensor& parameter : mlp->parameters()) parameters.push_back(parameter);
   runtime.broadcast(parameters);
@@ -202,8 +199,8 @@ int run(const Options& options) {
     const double seconds = secondsSince(start);
     trainSeconds += seconds;
     trainEdges += totals[2];
-    const double loss = totals[0] / std::max(1.0, totals[1]),
-                 accuracy = evaluate(runtime, validation, sage, mlp).first;
+    const double loss = totals[0] / std::max(1.0, totals[1]);
+    const double accuracy = evaluate(runtime, validation, sage, mlp).first;
     epochs.push_back({{"loss", loss}, {"val_accuracy", accuracy}, {"seconds", seconds}});
     if (isFirst) {
       std::printf("epoch %2lld  loss %.4f  validation accuracy %.4f  %.1f s\n", static_cast<long long>(epoch),

@@ -93,8 +93,9 @@ void setBlasThreads(int threads) {
   }
 }
 
-// This process's share of the own partitions' files.
-absl::Status checkStore(const partition::GraphStore& store, const RuntimeOptions& options) {
+// This process's share of the own partitions' files. A large store takes minutes: not once the job has failed.
+absl::Status checkStore(const partition::GraphStore& store, const RuntimeOptions& options,
+                        const runtime::FailureMonitor& monitor) {
   if (options.storeCheck == StoreCheck::kNone) return absl::OkStatus();
   FARHOP_ASSIGN_OR_RETURN(const std::vector<int> owners, store.assign(options.numMachines));
   std::vector<int> own;
@@ -102,7 +103,7 @@ absl::Status checkStore(const partition::GraphStore& store, const RuntimeOptions
     if (owners[k] == options.machine) own.push_back(static_cast<int>(k));
   }
   return store.verifyChecksums(own, options.proc, options.procsPerMachine, options.storeCheck == StoreCheck::kAll,
-                               nullptr);
+                               [&monitor](uint64_t, uint64_t) { return monitor.status(); });
 }
 
 std::string pack(const RuntimeStats& stats) {
@@ -191,7 +192,7 @@ Graph Runtime::openGraph(const std::string& directory) {
   }
   auto open = [&]() -> absl::StatusOr<std::shared_ptr<const sampler::PartitionedGraph>> {
     FARHOP_ASSIGN_OR_RETURN(std::shared_ptr<const partition::GraphStore> store, partition::GraphStore::open(path));
-    FARHOP_RETURN_IF_ERROR(checkStore(*store, impl_->options));
+    FARHOP_RETURN_IF_ERROR(checkStore(*store, impl_->options, impl_->session->failure()));
     return sampler::PartitionedGraph::open(std::move(store), machine(), numMachines());
   };
   auto opened = open();

@@ -1,7 +1,8 @@
 // Processes of `farhop run` that die before any other has been in touch with them: the launcher alone sees that, and
-// every other process is to end within five seconds with an error that names the dead one.
+// every other process is to end within five seconds with an error that names the dead one. And launchers that die.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "base/status.h"
 #include "tests/multiproc/farhop_process.h"
@@ -59,6 +60,43 @@ TEST_P(LaunchedKill, BeforeAnybodyHasMetIt_EndsTheOthersByName) {
   }
   EXPECT_TRUE(isGone(farhop.jobId(), 1));
 }
+
+struct KilledJob {
+  const char* name;
+  int machines, procs;
+  bool ready;  // or the last process never comes, and the others wait for it
+};
+
+class KilledLauncher : public ::testing::TestWithParam<KilledJob> {};
+
+// What a process of the job has started itself does not end with the launcher as the process does: a trainer under a
+// script has to notice.
+TEST_P(KilledLauncher, LeavesNothingBehind_WhenItsTrainersRunUnderAScript) {
+  const auto [name, machines, procs, ready] = GetParam();
+  const int world = machines * procs;
+  const std::string late = ready ? "" : absl::StrCat("[ $RANK = ", world - 1, " ] && exec sleep 60; ");
+  FarhopProcess farhop({FARHOP_PROGRAM, "run", "--machines", std::to_string(machines), "--procs", std::to_string(procs),
+                        "--", "/bin/sh", "-c", absl::StrCat(late, "echo begun; ", FATAL_TRAINER, " 0 main stay; exit $?")});
+  for (int rank = 0; rank < (ready ? world : world - 1); ++rank) {
+    const std::string last = ready ? "staying" : "begun";
+    ASSERT_TRUE(eventually([&] {
+      const Words lines = farhop.linesOf(rank / procs, rank % procs);
+      return !lines.empty() && lines.back() == last;
+    })) << "rank " << rank << "\n" << farhop.err();
+  }
+  const std::string jobId = farhop.jobId();
+  // Of each rank the script and its trainer.
+  const size_t running = static_cast<size_t>(2 * world - (ready ? 0 : 1));
+  ASSERT_TRUE(eventually([&] { return processesOf(jobId).size() == running; }));
+  ASSERT_EQ(::kill(farhop.pid(), SIGKILL), 0);
+  EXPECT_EQ(farhop.wait(5), 128 + SIGKILL);
+  EXPECT_TRUE(isGone(jobId, 5)) << processesOf(jobId).size() << " processes are left";
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, KilledLauncher,
+                         ::testing::Values(KilledJob{"WhenReady", 2, 2, true}, KilledJob{"InAStart", 2, 2, false},
+                                           KilledJob{"OfASingleProcess", 1, 1, true}),
+                         [](const auto& instance) { return std::string(instance.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, LaunchedKill,

@@ -1,6 +1,7 @@
 // A trainer without a graph that dies on the way: launched_trainer RANK STAGE HOW, where the process of that rank ends
 // at a stage of its start (rpc/stages.h; "main" before it starts at all) by HOW: a signal's number, or exit:CODE.
-// Every other one prints how its start ended, as "ended: ...".
+// With HOW "stay" it ends nothing: it stays from its start until the session fails, and the others wait for its farewell.
+// Every one that is not killed prints how it ended, as "ended: ...".
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@ std::string fatalStage;
 std::string how;
 
 void reach(const char* stage) {
-  if (fatalStage != stage) return;
+  if (fatalStage != stage || how == "stay") return;
   std::printf("dying at %s\n", stage);
   std::fflush(stdout);
   if (how.rfind("exit:", 0) == 0) std::_Exit(std::atoi(how.c_str() + 5));
@@ -43,7 +44,12 @@ int main(int, char** argv) {
   options.startTimeout = std::chrono::seconds(60);
   options.bind = false;
   auto session = farhop::runtime::Session::start(*contract, options);
-  const absl::Status status = session.ok() ? (*session)->leave(farhop::Deadline::after(std::chrono::seconds(10)))
+  if (session.ok() && how == "stay") {
+    std::printf("staying\n");
+    std::fflush(stdout);
+    if (!fatalStage.empty()) (void)(*session)->failure().waitFor(farhop::Deadline::after(std::chrono::seconds(60)));
+  }
+  const absl::Status status = session.ok() ? (*session)->leave(farhop::Deadline::after(std::chrono::seconds(60)))
                                            : session.status();
   const std::optional<PeerName> peer = farhop::peerOf(status);
   std::printf("ended: %s | %s\n", peer ? farhop::describePeer(*peer).c_str() : "nobody", status.ToString().c_str());

@@ -176,12 +176,39 @@ TEST_F(StoreChecksums, ProgressRunsToTheTotal) {
       EXPECT_LE(done, total);
       last = done;
       end = total;
+      return absl::OkStatus();
     };
     ASSERT_TRUE(store_->verifyChecksums(all_, share, 3, true, progress).ok());
     EXPECT_EQ(last, end);
     sum += end;
   }
   EXPECT_EQ(sum, all);
+}
+
+TEST_F(StoreChecksums, StopReading_WhenTheProgressSaysSo) {
+  const auto stopsAtPiece = [&](int piece) {
+    int pieces = 0;
+    const absl::Status status = store_->verifyChecksums(all_, 0, 1, true, [&](uint64_t, uint64_t) {
+      return ++pieces == piece ? absl::CancelledError("no need any more") : absl::OkStatus();
+    });
+    EXPECT_EQ(status, absl::CancelledError("no need any more"));  // nothing added: no file is to blame
+    return pieces == piece;
+  };
+  const int files = static_cast<int>(store_->manifest().files.size());
+  for (int piece : {1, 2, files / 2}) EXPECT_TRUE(stopsAtPiece(piece));
+}
+
+TEST_F(StoreChecksums, StopInTheMiddleOfALargeFile) {
+  const std::string path = directory_ / "large";
+  std::ofstream(path).close();
+  std::filesystem::resize_file(path, uint64_t{1} << 30);  // sparse, and not read to its end
+  uint64_t read = 0;
+  const auto found = checksumFile(path, [&](uint64_t bytes) {
+    read += bytes;
+    return absl::UnavailableError("lost machine 1 process 0");
+  });
+  EXPECT_EQ(found.status(), absl::UnavailableError("lost machine 1 process 0"));
+  EXPECT_LE(read, uint64_t{1} << 20);
 }
 
 TEST_F(StoreChecksums, RefuseSharesAndPartitionsThatDoNotExist) {
@@ -217,7 +244,10 @@ TEST(ChecksumFile, IsTheChecksumOfTheWholeFile_AtAnySize) {
     for (size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(i * 2654435761U >> 13);
     ASSERT_TRUE(writeFileAtomically(directory / "f", text).ok());
     uint64_t read = 0;
-    const auto found = checksumFile(directory / "f", [&](uint64_t n) { read += n; });
+    const auto found = checksumFile(directory / "f", [&](uint64_t n) {
+      read += n;
+      return absl::OkStatus();
+    });
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(found->bytes, bytes);
     EXPECT_EQ(read, bytes);

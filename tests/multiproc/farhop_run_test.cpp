@@ -81,6 +81,15 @@ TEST(FarhopRun, HandsEachGroupsListenerToMachineZero) {
   EXPECT_EQ(found.at("m1 p1")["masterPort"], base);
 }
 
+TEST(FarhopRun, HandsNoListenerOver_ToAJobOfOneMachine) {
+  FarhopProcess farhop(farhopRun({"--procs", "2"}, {TEST_TRAINER}));
+  ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+  for (const auto& [name, description] : farhop.descriptions()) {
+    EXPECT_EQ(description["env"]["FARHOP_MASTER_FD"], nullptr) << name;
+    EXPECT_EQ(description["listenerPort"], 0) << name;
+  }
+}
+
 TEST(FarhopRun, GivesNoOtherDescriptorsAway) {
   // What this test inherited without close-on-exec goes through everything; nothing else may.
   std::set<std::string> known;
@@ -174,7 +183,7 @@ TEST(FarhopRun, UsesTheMasterPortItIsGiven) {
     ASSERT_TRUE(listener.ok());
     const uint16_t port = *boundPort(listener->get());
     listener->reset();
-    FarhopProcess farhop(farhopRun({"--master-port", std::to_string(port)}, {TEST_TRAINER}));
+    FarhopProcess farhop(farhopRun({"--machines", "2", "--master-port", std::to_string(port)}, {TEST_TRAINER}));
     if (farhop.wait() == 1) continue;
     EXPECT_EQ(farhop.descriptions().at("m0 p0")["listenerPort"], port);
     EXPECT_EQ(farhop.descriptions().at("m0 p0")["masterPort"], port);

@@ -1,5 +1,6 @@
 #include "runtime/session.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -111,6 +112,69 @@ TEST(Session, SleepsBetweenGroups_WhenAskedTo) {
       EXPECT_GE(stages[machine * 3 + proc].first, begin + 0.3 * static_cast<double>(proc));
     }
   }
+}
+
+// On which ports the processes of a job listen before they start, and when they are ready. Each has a socket for its
+// group's port, as a launcher hands it over: inheritable.
+std::vector<std::string> listeningBeforeAndAfterStart(int machines, int procs) {
+  SessionJob job(machines, procs, "session-listening");
+  ProcessGroup group(job.worldSize(), [&](int rank) -> std::string {
+    LaunchContract contract = job.contract(rank);
+    if (machines == 1) {
+      absl::StatusOr<FileDescriptor> fd = listenTcp({"127.0.0.1", 0}, 1);
+      if (!fd.ok()) return describeFailure(fd.status());
+      contract.masterFd = fd->release();
+    }
+    if (contract.masterFd >= 0 && !setCloseOnExec(contract.masterFd, false).ok()) return "inheritable";
+    const size_t before = farhop::testing::listeningPorts(::getpid()).size();
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::start(contract, quickOptions());
+    if (!session.ok()) return describeFailure(session.status());
+    const size_t ready = farhop::testing::listeningPorts(::getpid()).size();
+    const absl::Status left = (*session)->leave(soon());
+    return left.ok() ? absl::StrCat(before, " then ", ready) : describeFailure(left);
+  });
+  job.releasePorts();
+  std::vector<std::string> results;
+  for (const ChildResult& result : group.wait(kPatience)) results.push_back(result.text);
+  return results;
+}
+
+TEST(Session, ListensOnNoPort_OnceItIsReady) {
+  EXPECT_THAT(listeningBeforeAndAfterStart(1, 1), ::testing::ElementsAre("1 then 0"));
+  EXPECT_THAT(listeningBeforeAndAfterStart(1, 2), ::testing::ElementsAre("1 then 0", "1 then 0"));
+  EXPECT_THAT(listeningBeforeAndAfterStart(2, 1), ::testing::ElementsAre("1 then 0", "0 then 0"));
+}
+
+TEST(Session, GivesTheMastersSocketToNoProgramThatItsTrainerStarts) {
+  SessionJob job(2, 2, "session-inherit");
+  ProcessGroup group(1, [&](int) -> std::string {
+    const LaunchContract contract = job.contract(0);
+    if (!setCloseOnExec(contract.masterFd, false).ok()) return "inheritable";
+    // Still before the store takes it.
+    static int masterFd;
+    masterFd = contract.masterFd;
+    rpc::stageHook = [](const char* stage) {
+      if (std::string(stage) == "channel/open") {
+        ProcessGroup::signalLine(::fcntl(masterFd, F_GETFD) == FD_CLOEXEC ? "close-on-exec" : "inheritable");
+      }
+    };
+    SessionOptions options = quickOptions();
+    options.startTimeout = milliseconds(1'000);
+    return describeFailure(Session::start(contract, options).status());
+  });
+  job.releasePorts();
+  EXPECT_TRUE(group.awaitLine(0, "close-on-exec", kPatience));
+  (void)group.wait(kPatience);
+}
+
+TEST(Session, LeavesADescriptorAlone_ThatIsNoListeningSocket) {
+  LaunchContract contract;
+  contract.masterPort = 1;
+  FileDescriptor file(::open("/dev/null", O_RDONLY));
+  contract.masterFd = file.get();
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::start(contract, quickOptions());
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ(::fcntl(file.get(), F_GETFD), 0);
 }
 
 TEST(Session, ListensOnTheMastersPort_WhenNoSocketIsHandedOver) {

@@ -157,7 +157,9 @@ TEST_F(LauncherWatchTest, TakesAnEndInOrderForALoss_OnlyUntilAllAreReady) {
 }
 
 TEST_F(LauncherWatchTest, LetsThoseSpeakFirstWhoSawItThemselves) {
-  auto watch = LauncherWatch::open(contract_, &monitor_);
+  LauncherDoubt doubt;
+  doubt.whileStarting = milliseconds(60'000);
+  auto watch = LauncherWatch::open(contract_, &monitor_, doubt);
   ASSERT_TRUE(watch.ok());
   tell({{1, 0, "there"}, false, "signal 9 (SIGKILL)"});
   monitor_.record(absl::UnavailableError("seen on the wire"));
@@ -165,12 +167,18 @@ TEST_F(LauncherWatchTest, LetsThoseSpeakFirstWhoSawItThemselves) {
   EXPECT_EQ(failure(milliseconds(0)), "seen on the wire");
 }
 
-TEST_F(LauncherWatchTest, EndsWithItsLauncher_AndGoesWithoutOneWhereTheSocketIsLost) {
+TEST_F(LauncherWatchTest, TakesTheLaunchersEndForAFailure_AlsoWhenAllAreReady) {
   auto watch = LauncherWatch::open(contract_, &monitor_);
   ASSERT_TRUE(watch.ok());
+  (*watch)->noteAllReady();
+  EXPECT_EQ(failure(milliseconds(50)), "");
   launcher_.reset();
-  watch->reset();
-  EXPECT_FALSE(monitor_.failed());
+  EXPECT_THAT(failure(milliseconds(10'000)), ::testing::HasSubstr("the launcher has ended"));
+  EXPECT_EQ(monitor_.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(peerOf(monitor_.status()).has_value());
+}
+
+TEST_F(LauncherWatchTest, GoesWithoutALauncher_WhereTheSocketIsLost) {
   for (const int fd : {0, 999}) {
     contract_.launcherFd = fd;
     const auto none = LauncherWatch::open(contract_, &monitor_);

@@ -1,4 +1,5 @@
-"""Fails on an include against the module arrows of ARCHITECTURE.md, or on libtorch outside runtime/ and examples/."""
+"""Fails on an include against the module arrows of ARCHITECTURE.md, on libtorch outside runtime/ and examples/, or on
+an example that has grown beyond what one reads in one go."""
 import pathlib
 import re
 import sys
@@ -28,6 +29,8 @@ KERNELS = {
     "sampler/relabel.h",
 }
 MODULES = set(ALLOWED) - {"examples"} | {"farhop", "tests", "benchmarks"}
+# A trainer on any number of machines stays below this many lines.
+EXAMPLE_LINES = 250
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 
 
@@ -53,6 +56,10 @@ def problems():
                     continue
                 if top not in allowed:
                     yield f"{name} includes {included}: {module} may not include {top}"
+    for path in sorted((ROOT / "examples").rglob("main.cpp")):
+        lines = len(path.read_text().splitlines())
+        if lines >= EXAMPLE_LINES:
+            yield f"{path.relative_to(ROOT)} has {lines} lines; an example has fewer than {EXAMPLE_LINES}"
     if checked < 50:
         yield f"only {checked} files were checked; is the tree complete?"
 
