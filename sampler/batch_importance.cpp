@@ -44,6 +44,7 @@ Task<BatchSampler::Result> BatchSampler::sampleImportance(BatchRequest request, 
     }
   }
   batch->traffic.sampledEdges = batch->relations[0].indices.size();
+  batch->traffic.remoteEdges = 0;  // steps are no edges of the batch
   co_return Result(std::move(batch));
 }
 

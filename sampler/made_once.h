@@ -11,7 +11,8 @@
 
 namespace farhop::sampler {
 
-// Kept until this is destroyed, failures too. Thread-safe.
+// Kept until this is destroyed, failures too, since they are the store's; but not want of memory, after which the next
+// caller tries again. Thread-safe.
 template <typename Key, typename Value>
 class MadeOnce {
  public:
@@ -38,7 +39,11 @@ class MadeOnce {
       result = make();
     } catch (const std::bad_alloc&) {  // the others must not wait for ever
     }
-    promise.set_value(result);
+    if (absl::IsResourceExhausted(result.status())) {
+      std::lock_guard lock(mutex_);
+      made_.erase(key);
+    }
+    promise.set_value(result);  // to those who wait
     return result;
   }
 

@@ -24,7 +24,7 @@ struct SampledRelation {
 
 struct BatchTraffic {
   uint64_t sampledEdges = 0;
-  uint64_t remoteEdges = 0;         // drawn by another machine
+  uint64_t remoteEdges = 0;         // drawn by another machine; 0 for importance neighbours
   uint64_t requestedNodes = 0;      // rows asked of other machines
   uint64_t neighborBytes = 0;       // payload of neighbour requests and replies
   uint64_t messages = 0;            // neighbour requests sent

@@ -76,7 +76,7 @@ Task<absl::Status> Walker::walk(WalkStarts starts, Deadline deadline, WalkWorksp
         if (status.ok()) status = takeAnswers(work);
         if (!status.ok()) break;
       }
-      move(step, work);
+      move(step, work, traffic);
       step.firstTry += step.tries;
       step.tries = std::min(2 * step.tries, kMaxStepTries);
       if (step.firstTry >= kMaxTries && !work->pending_.empty()) {
@@ -194,6 +194,7 @@ absl::Status Walker::askForCandidates(const Step& step, WalkWorkspace* work) con
 
 absl::Status Walker::takeCandidates(const Step& step, WalkWorkspace* work) const {
   work->candidates_.resizeUninitialized(work->pending_.size() * step.tries);
+  work->remote_.resizeUninitialized(work->pending_.size());
   PodVector<uint64_t> gids;
   auto message = work->messages_.begin();
   for (const Asked<StepRequest>& asked : work->steps_) {
@@ -201,6 +202,7 @@ absl::Status Walker::takeCandidates(const Step& step, WalkWorkspace* work) const
     const absl::Status status = decodeStepReply(asked.request, isOwn ? asked.own : (message++)->reply->arrays, *graph_, &gids);
     if (!status.ok()) return annotate(status, absl::StrCat("machine ", asked.machine));
     for (size_t i = 0; i < asked.items.size(); ++i) {
+      work->remote_[asked.items[i]] = isOwn ? 0 : 1;
       std::copy_n(gids.data() + i * step.tries, step.tries, work->candidates_.data() + size_t{asked.items[i]} * step.tries);
     }
   }
@@ -266,7 +268,7 @@ absl::Status Walker::takeAnswers(WalkWorkspace* work) const {
   return absl::OkStatus();
 }
 
-void Walker::move(const Step& step, WalkWorkspace* work) const {
+void Walker::move(const Step& step, WalkWorkspace* work, BatchTraffic* traffic) const {
   WalkTrace& trace = work->trace;
   size_t left = 0;
   for (size_t i = 0; i < work->pending_.size(); ++i) {
@@ -278,7 +280,9 @@ void Walker::move(const Step& step, WalkWorkspace* work) const {
       continue;
     }
     const size_t from = step.step * trace.walks;
-    trace.nodes[from + trace.walks + walk] = work->candidates_[i * step.tries + static_cast<size_t>(accepted - verdicts)];
+    const uint64_t to = work->candidates_[i * step.tries + static_cast<size_t>(accepted - verdicts)];
+    trace.nodes[from + trace.walks + walk] = to;
+    traffic->remoteEdges += to == kNoNode ? 0 : work->remote_[i];
     work->before_[walk] = trace.nodes[(trace.restarted[from + walk] != 0 ? 0 : from) + walk];
   }
   work->pending_.resize(left);

@@ -76,6 +76,7 @@ class WalkWorkspace {
   std::vector<Bucket> buckets_;        // [partition]
   PodVector<uint64_t> before_;         // [walk] the node before the current one; kNoNode where there is none
   std::vector<uint32_t> pending_;      // walks whose step is not decided yet
+  PodVector<uint8_t> remote_;          // [pending] 1 where another machine has drawn the candidates
   PodVector<uint64_t> candidates_;     // [pending][tries]
   PodVector<Verdict> verdicts_;        // [pending][tries]
   std::vector<Question> questions_;
@@ -124,8 +125,8 @@ class Walker {
   Verdict verdictOf(const Step& step, uint32_t walk, uint32_t tried, uint64_t candidate, uint64_t before) const;
   absl::Status askForNeighbors(WalkWorkspace* work) const;
   absl::Status takeAnswers(WalkWorkspace* work) const;
-  // Moves walks whose step is decided; the others stay pending.
-  void move(const Step& step, WalkWorkspace* work) const;
+  // Moves walks whose step is decided; the others stay pending. Counts the steps that other machines have drawn.
+  void move(const Step& step, WalkWorkspace* work, BatchTraffic* traffic) const;
 
   void clearBuckets(WalkWorkspace* work) const;
   // Into the bucket of the partition that owns the node.

@@ -107,6 +107,8 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
   }
   const sampler::DealOptions deal = api::dealOptions(core, options);
   const int relation = core.relation(seeds.relation());
+  const partition::Relation& ends = core.graph->schema().relations[relation];
+  api::checkSeedsDraw(core, sampling, {ends.destination, ends.source});
   const sampler::LinkOptions link = linkOptions(core, relation, options, seeds.hasLabels());
   sampler::LinkSeedSet set = valueOrThrow(
       seeds.kind_ == EdgeSeeds::Kind::kSplit ? sampler::linkSeedsOfSplit(core.graph, relation, seeds.name(), deal.deal)

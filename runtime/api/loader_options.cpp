@@ -41,8 +41,13 @@ std::vector<size_t> relationsOf(const GraphCore& core, Direction direction, cons
 template <typename T>
 std::vector<T> byRelation(const GraphCore& core, Direction direction, const T& common, const std::map<std::string, T>& own) {
   std::vector<T> values(core.graph->schema().relations.size(), common);
+  std::vector<const std::string*> names(values.size());
   for (const auto& [name, value] : own) {
-    for (size_t relation : relationsOf(core, direction, name)) values[relation] = value;
+    for (size_t relation : relationsOf(core, direction, name)) {
+      if (names[relation] != nullptr) refuseTwoNames(core, static_cast<int>(relation), *names[relation], name);
+      names[relation] = &name;
+      values[relation] = value;
+    }
   }
   return values;
 }
@@ -169,6 +174,7 @@ sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLo
   if (limited && options.subgraph == Subgraph::kInduced) {
     refuse("an induced subgraph has all edges between the nodes of a batch; it cannot be disjoint or temporal");
   }
+  if (options.layerDependency && options.labor == Labor::kOff) refuse("layerDependency needs labor");
   if (options.importance && (limited || options.labor != Labor::kOff || options.direction != Direction::kAsStored)) {
     refuse("importance neighbours are not disjoint or temporal, and have neither labor nor a direction");
   }
@@ -183,12 +189,37 @@ sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLo
   sampling.temporal = options.temporal != Temporal::kOff;
   sampling.disjoint = options.disjoint || sampling.temporal;
   sampling.layerDependency = options.layerDependency;
-  if (options.layerDependency && options.labor == Labor::kOff) refuse("layerDependency needs labor");
   if (sampling.temporal) checkTimes(core, sampling.fanouts);
   if (sampling.disjoint) {
     okOrThrow(sampler::checkTrees(*core.graph, static_cast<uint64_t>(std::max<int64_t>(options.batchSize, 0))));
   }
   return sampling;
+}
+
+void refuseTwoNames(const GraphCore& core, int relation, const std::string& one, const std::string& other) {
+  refuse(absl::StrCat("options name relation ", core.graph->schema().relationText(relation), " twice, as '", one, "' and as '",
+                      other, "'; name it once"));
+}
+
+void checkSeedsDraw(const GraphCore& core, const sampler::SamplingOptions& sampling, const std::vector<int>& seedTypes) {
+  if (sampling.walks || sampling.importance || sampling.subgraph == sampler::Subgraph::kInduced) return;
+  const partition::Schema& schema = core.graph->schema();
+  const auto draws = [&](size_t relation) {
+    return std::any_of(sampling.fanouts.begin(), sampling.fanouts.end(), [&](const auto& hop) { return hop[relation] != 0; });
+  };
+  bool drawsAny = false;
+  std::string leading;
+  for (size_t r = 0; r < schema.relations.size(); ++r) {
+    const bool leads = std::find(seedTypes.begin(), seedTypes.end(), schema.relations[r].destination) != seedTypes.end();
+    if (leads && draws(r)) return;
+    drawsAny = drawsAny || draws(r);
+    if (leads) absl::StrAppend(&leading, leading.empty() ? "" : ", ", schema.relationText(static_cast<int>(r)));
+  }
+  if (!drawsAny) return;  // nothing but the seeds is wanted
+  refuse(absl::StrCat("the seeds are of type '", schema.nodeTypes[seedTypes.front()].name,
+                      "', into which no relation leads that draws, so that all blocks would be empty; relations into it: ",
+                      leading.empty() ? "none (partition with --add-reverse to have reverse ones)" : leading,
+                      "; give one of them a fanout, or set all fanouts to 0"));
 }
 
 sampler::DealOptions dealOptions(const GraphCore& core, const NeighborLoaderOptions& options) {

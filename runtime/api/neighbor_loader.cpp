@@ -31,10 +31,15 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   const sampler::DealOptions deal = api::dealOptions(core, options);
   const int type = core.nodeType(seeds.nodeType());
   if (!sampling.temporal && !seeds.times_.empty()) {
+    if (sampling.walks || sampling.importance) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the seeds have times, which random walks do not heed: they would look ahead; give seeds without times");
+    }
     throw Error(ErrorCode::kInvalidArgument,
                 "the seeds have times, but NeighborLoaderOptions::temporal is kOff: their neighbourhoods would look ahead");
   }
   api::checkWalkStart(core, sampling, type);
+  api::checkSeedsDraw(core, sampling, {type});
   sampler::SeedSet set = valueOrThrow(
       seeds.isAll_     ? sampler::seedSetOfNodes(*core.graph, type, deal.deal)
       : seeds.isSplit_ ? sampler::seedSetOfSplit(*core.graph, seeds.name(), type, deal.deal)

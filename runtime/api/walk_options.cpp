@@ -1,8 +1,10 @@
 #include "runtime/api/walk_options.h"
 
 #include <bit>
+#include <utility>
 
 #include "base/random.h"
+#include "runtime/api/loader_options.h"
 #include "runtime/api/status_error.h"
 #include "sampler/neighbor_draw.h"
 #include "sampler/walker.h"
@@ -17,11 +19,14 @@ std::vector<sampler::WalkStep> metapathOf(const GraphCore& core, const std::vect
   std::vector<sampler::WalkStep> metapath;
   if (names.empty()) metapath.push_back({core.relation("")});
   for (const std::string& name : names) metapath.push_back({core.relation(name)});
-  std::map<int, std::string> own;
-  for (const auto& [name, feature] : weightByRelation) own[core.relation(name)] = feature;
+  std::map<int, std::pair<std::string, std::string>> own;  // relation -> its name as given, feature
+  for (const auto& [name, feature] : weightByRelation) {
+    const auto [at, isNew] = own.try_emplace(core.relation(name), name, feature);
+    if (!isNew) refuseTwoNames(core, at->first, at->second.first, name);
+  }
   for (sampler::WalkStep& step : metapath) {
     const auto named = own.find(step.relation);
-    const std::string& feature = named == own.end() ? weight : named->second;
+    const std::string& feature = named == own.end() ? weight : named->second.second;
     if (feature.empty()) continue;
     step.weighted = true;
     step.weight = valueOrThrow(sampler::weightIndex(*core.graph, step.relation, feature));

@@ -95,6 +95,12 @@ void checkMistakes(const Graph& graph) {
   expectError("restart", invalid, "[0, 1)", [&] { walks([](auto& o) { o.restart = 1; }); });
   expectError("relation", ErrorCode::kNotFound, "nothing", [&] { walks([](auto& o) { o.metapath = {"nothing"}; }); });
   expectError("weight", ErrorCode::kNotFound, "it has: w", [&] { walks([](auto& o) { o.weight = "v"; }); });
+  const auto names = [&](auto& o) { o.weightByRelation = {{"_E", "w"}, {graph.relations()[0], "w"}}; };
+  expectError("two names", invalid, "name it once", [&] { walks(names); });
+  expectError("times", invalid, "random walks do not heed", [&] {
+    const torch::Tensor ids = torch::arange(8);
+    RandomWalkLoader loader(graph, graph.seeds(ids, "", ids), walkOptions());
+  });
   expectError("walks", invalid, "walks", [&] { walks([](auto& o) { o.walksPerSeed = 1 << 20; }); });
   expectError("walk batch size", invalid, "batchSize is 0", [&] { walks([](auto& o) { o.batchSize = 0; }); });
   expectError("walk threads", invalid, "samplerThreads", [&] { walks([](auto& o) { o.samplerThreads = 0; }); });

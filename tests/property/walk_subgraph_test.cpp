@@ -279,6 +279,27 @@ TEST(RandomWalks, SendOneRequestPerStepAndMachine) {
   EXPECT_EQ(cluster.machine(0).metrics->neighborMessages.value(), 10);
 }
 
+// Steps from nodes that another machine owns are drawn there.
+TEST(RandomWalks, CountTheStepsThatOtherMachinesDraw) {
+  for (int machines : {1, 3}) {
+    SamplingCluster cluster(storeOf(smallGraph(), 3), machines, rpc::TransportKind::kInProcess);
+    const WalkPlan plan{{{0}}, 5, 0.2, 0.5, 2};
+    const auto batch = cluster.sampleEpoch(0, 0, firstIds(80), 80, 0, walkOptions(plan, 4), {1, 1})[0];
+    double steps = 0, remote = 0;
+    for (size_t i = 0; i < batch.walks.size(); ++i) {
+      if (i % 6 == 0 || batch.walks[i] < 0) continue;
+      const size_t walk = i / 6, step = i % 6 - 1;
+      const int64_t from = batch.walks[batch.restarted[walk * 5 + step] != 0 ? walk * 6 : i - 1];
+      const uint64_t gid = cluster.gid(0, batch.nodes[0][static_cast<size_t>(from)]);
+      steps += 1;
+      remote += cluster.machine(0).graph->isOwn(cluster.store().book().partitionOf(0, gid)) ? 0 : 1;
+    }
+    EXPECT_EQ(cluster.machine(0).metrics->sampledEdges.value(), steps);
+    EXPECT_EQ(cluster.machine(0).metrics->remoteEdges.value(), remote);
+    EXPECT_EQ(remote > 0, machines > 1);
+  }
+}
+
 // Many walks from one node, on two machines, one of which owns the node.
 class ManyWalks {
  public:

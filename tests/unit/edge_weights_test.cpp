@@ -42,6 +42,28 @@ std::shared_ptr<const PartitionedGraph> graphWith(const std::vector<T>& values, 
   return *PartitionedGraph::open(*partition::GraphStore::open(directory), 0, 1);
 }
 
+TEST(MadeOnce, KeepsValuesAndFailures_ButNotWantOfMemory) {
+  const sampler::MadeOnce<int, int> cache;
+  int calls = 0;
+  const auto get = [&](int key, const absl::StatusOr<int>& made) {
+    return cache.get(key, [&]() -> absl::StatusOr<std::shared_ptr<const int>> {
+      ++calls;
+      if (!made.ok()) return made.status();
+      return std::make_shared<const int>(*made);
+    });
+  };
+  EXPECT_EQ(**get(1, 5), 5);
+  EXPECT_EQ(**get(1, 6), 5);
+  EXPECT_EQ(get(2, absl::InvalidArgumentError("bad")).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(get(2, 7).status().message(), "bad");
+  EXPECT_EQ(calls, 2);
+  EXPECT_TRUE(absl::IsResourceExhausted(get(3, absl::ResourceExhaustedError("full")).status()));
+  const auto throws = []() -> absl::StatusOr<std::shared_ptr<const int>> { throw std::bad_alloc(); };
+  EXPECT_TRUE(absl::IsResourceExhausted(cache.get(3, throws).status()));
+  EXPECT_EQ(**get(3, 8), 8);
+  EXPECT_EQ(**get(3, 9), 8);
+}
+
 TEST(EdgeWeights, NameFileAndRowAndEdge_WhenAWeightIsNone) {
   for (float bad : {-1.0F, std::nanf(""), std::numeric_limits<float>::infinity()}) {
     farhop::testing::TemporaryDirectory directory;

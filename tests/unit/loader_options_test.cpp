@@ -1,8 +1,11 @@
 // What loaders' options come to, relation by relation.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "runtime/api/graph_core.h"
 #include "runtime/api/loader_options.h"
+#include "runtime/api/walk_options.h"
 #include "tests/fixture_graphs.h"
 #include "tests/temporary_directory.h"
 
@@ -91,6 +94,59 @@ TEST_F(LoaderOptions, MakeTemporalSamplingDisjoint) {
   for (const auto& kind : made(temporal).kinds) EXPECT_EQ(kind.kind, DrawKind::kUniform);
   temporal.labor = Labor::kPoisson;
   for (const auto& kind : made(temporal).kinds) EXPECT_EQ(kind.kind, DrawKind::kLaborPoisson);
+}
+
+TEST_F(LoaderOptions, RefuseOneRelationUnderTwoNames) {
+  open(true);
+  NeighborLoaderOptions twice = options(Direction::kAsStored);
+  twice.fanoutsByRelation["user:likes:item"] = {4, 4};
+  expectRefused(twice, ErrorCode::kInvalidArgument, "twice, as 'likes' and as 'user:likes:item'");
+  twice.direction = Direction::kBoth;
+  expectRefused(twice, ErrorCode::kInvalidArgument, "name it once");
+  NeighborLoaderOptions weights = options(Direction::kAsStored);
+  weights.weightByRelation = {{"likes", "w"}, {"user:likes:item", ""}};
+  expectRefused(weights, ErrorCode::kInvalidArgument, "name it once");
+  RandomWalkLoaderOptions walks;
+  walks.metapath = {"likes", "rev_likes"};
+  walks.weightByRelation = weights.weightByRelation;
+  EXPECT_THROW(api::walkOptions(core_, walks), Error);
+  walks.weightByRelation = {{"likes", "w"}};
+  EXPECT_EQ(api::walkOptions(core_, walks).plan.metapath.size(), 2U);
+}
+
+TEST_F(LoaderOptions, RefuseSeedsThatNoRelationLeadsTo) {
+  open(false);
+  const auto refusal = [&](std::map<std::string, std::vector<int64_t>> fanouts, std::vector<int> types,
+                           Subgraph subgraph = Subgraph::kSampled) -> std::string {
+    NeighborLoaderOptions options;
+    options.fanoutsByRelation = std::move(fanouts);
+    options.subgraph = subgraph;
+    try {
+      api::checkSeedsDraw(core_, made(options), types);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string text = refusal({{"likes", {2, 2}}}, {0});
+  EXPECT_NE(text.find("'user'"), std::string::npos) << text;
+  EXPECT_NE(text.find("relations into it: user:follows:user;"), std::string::npos) << text;
+  EXPECT_EQ(refusal({{"likes", {2, 2}}}, {1}), "");
+  EXPECT_EQ(refusal({{"likes", {2, 2}}}, {0, 1}), "");  // a seed edge's other end draws
+  EXPECT_EQ(refusal({{"follows", {2, 2}}}, {0}), "");
+  EXPECT_EQ(refusal({{"likes", {0, 0}}}, {0}), "");
+  EXPECT_EQ(refusal({{"likes", {2, 2}}}, {0}, Subgraph::kInduced), "");
+}
+
+TEST_F(LoaderOptions, RefuseLayerDependencyBesideImportance) {
+  open(true);
+  NeighborLoaderOptions importance;
+  importance.fanouts = {4};
+  importance.importance.emplace();
+  importance.importance->metapath = {"follows"};
+  EXPECT_TRUE(made(importance).importance.has_value());
+  importance.layerDependency = true;
+  expectRefused(importance, ErrorCode::kInvalidArgument, "layerDependency needs labor");
 }
 
 TEST_F(LoaderOptions, RefuseTemporalSamplingWithoutTimes) {

@@ -125,11 +125,12 @@ class Batch {
   // With disjoint seeds, else Error(kFailedPrecondition), also for batches of walks, importance neighbours and induced
   // subgraphs, whose seeds never are: int64 [numNodes], the position of the seed whose tree each node of a type belongs to.
   torch::Tensor tree(const std::string& nodeType = "") const;
-  // With temporal sampling, likewise: int64 [numSeeds], the time of each seed.
+  // With temporal sampling, else the same error: int64 [numSeeds], the time of each seed.
   torch::Tensor seedTimes() const;
   int64_t numNodes(const std::string& nodeType = "") const;
-  int64_t numEdges() const;        // over all relations
-  int64_t numRemoteEdges() const;  // of these, drawn by other machines
+  int64_t numEdges() const;        // over all relations; of walks: their steps
+  // Of these, drawn by other machines; 0 for importance neighbours, which are made of many machines' steps.
+  int64_t numRemoteEdges() const;
 
   // Of a RandomWalkLoader's batches; Error otherwise. walks(): int64 [walks, length + 1], numbers of nodes, of the type
   // that the metapath has at that step, the seed's first; -1 once a walk has ended. Walk w is number w % walksPerSeed of

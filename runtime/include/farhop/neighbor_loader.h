@@ -89,7 +89,7 @@ struct NeighborLoaderOptions {
   bool layerDependency = false;  // labor: a source has the same random number in all hops
   // The `fanouts` nodes that walks visit most, instead of in-edges drawn. The only edges of a block are then those from
   // these nodes, of no relation of the graph (leave relations out in Block's functions); Block::visits() weighs them.
-  // fanoutsByRelation, expand, replace, weight, edgeIds and subgraph cannot be set beside it.
+  // Of the other options above only `fanouts` can be set beside it, and neither edgeIds nor subgraph.
   std::optional<ImportanceSampling> importance;
   // With kInduced, fanouts may be empty: the subgraph of the seeds.
   Subgraph subgraph = Subgraph::kSampled;
@@ -120,10 +120,11 @@ struct NeighborLoaderOptions {
 // options, seeds and graph give the same batches on any number of partitions and sampler threads.
 class NeighborLoader {
  public:
-  // Throws Error(kInvalidArgument) for a fanout list of the wrong length, an unknown relation, a fanout
-  // out of range, a weight that is no number per edge or is negative, infinite or NaN in an own partition (the message
-  // has file and row), a batch size below 1, seeds that cannot be dealt as asked; Error(kNotFound) for a weight that a
-  // relation has not, listing those that it has, and where temporal sampling finds no times of seeds or edges.
+  // Throws Error(kInvalidArgument) for a fanout list of the wrong length, a relation that is named twice, a fanout
+  // out of range, options that exclude each other, seeds of a type into which no relation that draws leads, a weight that is no number per edge or is negative, infinite or NaN in an own partition (the message
+  // has file and row), a batch size below 1, seeds that cannot be dealt as asked; Error(kNotFound) for an unknown
+  // relation and for a weight that a relation has not, listing those that exist, for a direction without reverse relations,
+  // and where temporal sampling finds no times of seeds or edges.
   // Importance neighbours: a metapath that does not lead from the seeds' type back to it, numbers and probabilities out
   // of range. Nothing is sent, except to ask the owners of seeds for their times where deal is kGlobal.
   NeighborLoader(const Graph& graph, const Seeds& seeds, const NeighborLoaderOptions& options);

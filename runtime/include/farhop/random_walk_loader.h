@@ -53,7 +53,7 @@ struct RandomWalkLoaderOptions {
 class RandomWalkLoader {
  public:
   // Throws Error(kInvalidArgument) for a metapath that does not chain or does not begin at the seeds' type, a length,
-  // probability, p or q out of range, weights that are none, too many walks per batch; Error(kNotFound) for an unknown
+  // probability, p or q out of range, weights that are none, too many walks per batch, seeds with times; Error(kNotFound) for an unknown
   // relation or feature, listing those that exist. Nothing is sent.
   RandomWalkLoader(const Graph& graph, const Seeds& seeds, const RandomWalkLoaderOptions& options);
 
