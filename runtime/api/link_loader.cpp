@@ -1,8 +1,11 @@
 #include "farhop/link_loader.h"
 
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <utility>
 
+#include "base/file.h"
 #include "base/random.h"
 #include "runtime/api/link_batch_core.h"
 #include "runtime/api/loader_core.h"
@@ -78,7 +81,7 @@ sampler::LinkOptions linkOptions(const GraphCore& core, int relation, const Link
 uint64_t fingerprintOf(const sampler::LinkOptions& link, Negatives negatives) {
   uint64_t key = hashName("links");
   for (uint64_t part : {static_cast<uint64_t>(link.relation), static_cast<uint64_t>(negatives),
-                        static_cast<uint64_t>(link.negativesPerEdge * 65'536), uint64_t{link.drawSources},
+                        std::bit_cast<uint64_t>(link.negativesPerEdge), uint64_t{link.drawSources},
                         static_cast<uint64_t>(link.nodes), uint64_t{link.strict}, uint64_t{link.excludeSeeds},
                         static_cast<uint64_t>(link.reverseRelation)}) {
     key = combineKey(key, part);
@@ -131,6 +134,10 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
   uint64_t key = combineKey(hashName(seeds.name()), static_cast<uint64_t>(seeds.kind_));
   key = combineKey(key, static_cast<uint64_t>(seeds.count()));
   for (int64_t id : seeds.ends_) key = combineKey(key, static_cast<uint64_t>(id));
+  if (seeds.labels_.defined()) {
+    key = combineKey(key, static_cast<uint64_t>(seeds.labels_.scalar_type()));
+    key = combineKey(key, checksum64({static_cast<const std::byte*>(seeds.labels_.data_ptr()), seeds.labels_.nbytes()}));
+  }
   key = combineKey(key, fingerprintOf(link, options.negatives));
   impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
   impl_->configure(options, sampling, core.graph->schema().relations[relation].source);

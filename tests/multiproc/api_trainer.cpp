@@ -17,9 +17,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iomanip>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/multiproc/api_checks.h"
 #include "tests/multiproc/api_pull_checks.h"
@@ -153,6 +156,25 @@ void checkLabels(const farhop::Graph& graph) {
     if (at >= rest.size() || !torch::equal(batch.edgeLabelIndex(), rest[at++])) giveUp("resuming");
   }
   if (at != rest.size() || rest.empty()) giveUp("resuming: number of batches");
+  const auto expectOther = [&](const char* what, const torch::Tensor& otherLabels, const auto& change) {
+    farhop::LinkLoaderOptions other = options;
+    change(&other);
+    farhop::LinkLoader loader2(graph, graph.edgePairs(pairs, "", otherLabels), other);
+    expectError(what, farhop::ErrorCode::kFailedPrecondition, "another store", [&] { loader2.restore(state); });
+  };
+  using Options = farhop::LinkLoaderOptions;
+  const auto nothing = [](Options*) {};
+  expectOther("other labels", labels + 1, nothing);
+  expectOther("labels of another type", labels.to(torch::kFloat32), nothing);
+  expectOther("negatives per edge", labels, [](Options* o) { o->negativesPerEdge += 1.0 / (1 << 20); });
+  expectOther("negative ends", labels, [](Options* o) { o->negativeEnds = farhop::NegativeEnds::kBoth; });
+  expectOther("negative nodes", labels, [](Options* o) { o->negativeNodes = farhop::NegativeNodes::kDegree; });
+  expectOther("strict negatives", labels, [](Options* o) { o->strictNegatives = !o->strictNegatives; });
+  expectOther("excluded seed edges", labels, [](Options* o) {
+    o->excludeSeedEdges = o->excludeSeedEdges == farhop::ExcludeSeedEdges::kNone ? farhop::ExcludeSeedEdges::kSelf
+                                                                               : farhop::ExcludeSeedEdges::kNone;
+  });
+  expectOther("no negatives", labels, [](Options* o) { o->negatives = farhop::Negatives::kNone; });
   // The fixture's test split has as many pairs with label 0 as with label 1.
   options.negatives = farhop::Negatives::kNone;
   farhop::LinkLoader labelled(graph, graph.edgeSplit("test"), options);
@@ -242,6 +264,37 @@ void checkResume(const farhop::Graph& graph) {
   other.seed += 1;
   farhop::NeighborLoader different(graph, graph.split("train"), other);
   expectError("other options", farhop::ErrorCode::kFailedPrecondition, "another store", [&] { different.restore(state); });
+  // Every option that changes batches or who has them.
+  using Options = farhop::NeighborLoaderOptions;
+  const std::vector<std::pair<const char*, std::function<void(Options*)>>> changes = {
+      {"fanouts", [](Options* o) { o->fanouts.back() += 1; }},
+      {"another hop", [](Options* o) { o->fanouts.push_back(1); }},
+      {"replace", [](Options* o) { o->replace = true; }},
+      {"weight", [](Options* o) { o->weight = "w"; }},
+      {"expand", [](Options* o) { o->expand = farhop::Expand::kAll; }},
+      {"disjoint", [](Options* o) { o->disjoint = true; }},
+      {"labor", [](Options* o) { o->labor = farhop::Labor::kSequential; }},
+      {"Poisson labor", [](Options* o) { o->labor = farhop::Labor::kPoisson; }},
+      {"layer dependency", [](Options* o) { o->labor = farhop::Labor::kPoisson; o->layerDependency = true; }},
+      {"subgraph", [](Options* o) { o->subgraph = farhop::Subgraph::kInduced; }},
+      {"edge ids", [](Options* o) { o->edgeIds = !o->edgeIds; }},
+      {"batch size", [](Options* o) { o->batchSize += 1; }},
+      {"shuffle", [](Options* o) { o->shuffle = !o->shuffle; }},
+      {"deal", [](Options* o) { o->deal = o->deal == farhop::SeedDeal::kGlobal ? farhop::SeedDeal::kByOwner : farhop::SeedDeal::kGlobal; }},
+      {"tail", [](Options* o) { o->tail = o->tail == farhop::EpochTail::kUneven ? farhop::EpochTail::kDrop : farhop::EpochTail::kUneven; }}};
+  std::vector<std::string> states = {state};
+  for (const auto& [what, change] : changes) {
+    Options changed = loaderOptions();
+    change(&changed);
+    farhop::NeighborLoader loaderOfChanged(graph, graph.split("train"), changed);
+    // No two of them take each other's states either.
+    for (const std::string& known : states) {
+      expectError(what, farhop::ErrorCode::kFailedPrecondition, "another store", [&] { loaderOfChanged.restore(known); });
+    }
+    states.push_back(loaderOfChanged.state());
+  }
+  farhop::NeighborLoader others(graph, graph.split("test"), loaderOptions());
+  expectError("other seeds", farhop::ErrorCode::kFailedPrecondition, "another store", [&] { others.restore(state); });
 }
 
 // With every hop drawing for all nodes each block is as wide as the nodes known then, and its edges are its own.

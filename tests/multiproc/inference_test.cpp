@@ -19,7 +19,13 @@ namespace {
 using Row = std::array<double, 4>;
 using Rows = std::vector<std::vector<Row>>;  // [node type][original id]
 
-constexpr std::pair<int, int> kJobs[] = {{1, 1}, {2, 2}, {1, 4}};
+struct Job {
+  int parts, machines, procs;
+};
+constexpr Job kJobs[] = {{1, 1, 1}, {2, 2, 2}, {3, 1, 4}, {5, 2, 1}};
+std::string describe(const Job& job) {
+  return std::to_string(job.parts) + " partitions, " + std::to_string(job.machines) + " x " + std::to_string(job.procs);
+}
 
 FixtureOptions fixture(bool heterogeneous) {
   FixtureOptions options;
@@ -88,11 +94,11 @@ std::set<std::string> sharedMemoryFiles() {
 
 class Inference : public ::testing::TestWithParam<bool> {
  protected:
-  void SetUp() override { writeFixtureStore(fixture(GetParam()), 4, directory_ / "store"); }
-
-  std::vector<std::string> command(int machines, int procs, const std::string& mode) const {
-    return {FARHOP_PROGRAM, "run", "--graph", directory_ / "store", "--machines", std::to_string(machines),
-            "--procs", std::to_string(procs), "--", INFERENCE_TRAINER, mode, directory_.path()};
+  // On a store of as many partitions as the job says.
+  std::vector<std::string> command(const Job& job, const std::string& mode) const {
+    const std::string store = writeFixtureStore(fixture(GetParam()), job.parts, directory_ / ("store-" + std::to_string(job.parts)));
+    return {FARHOP_PROGRAM, "run", "--graph", store, "--machines", std::to_string(job.machines),
+            "--procs", std::to_string(job.procs), "--", INFERENCE_TRAINER, mode, directory_.path()};
   }
 
   TemporaryDirectory directory_;
@@ -101,12 +107,12 @@ class Inference : public ::testing::TestWithParam<bool> {
 TEST_P(Inference, EqualsTheFullBatch_EveryNodeOnce) {
   const Rows expected = fullBatch(makeFixtureDataset(fixture(GetParam())), 3);
   const auto before = sharedMemoryFiles();
-  for (const auto& [machines, procs] : kJobs) {
-    FarhopProcess job(command(machines, procs, "infer"));
+  for (const Job& one : kJobs) {
+    FarhopProcess job(command(one, "infer"));
     ASSERT_EQ(job.wait(60), 0) << job.err();
     for (size_t t = 0; t < expected.size(); ++t) {
       std::map<int64_t, Row> found;
-      for (int rank = 0; rank < machines * procs; ++rank) {
+      for (int rank = 0; rank < one.machines * one.procs; ++rank) {
         std::ifstream in(directory_ / ("rows-" + std::to_string(t) + "-" + std::to_string(rank)), std::ios::binary);
         int64_t id;
         Row row;
@@ -114,9 +120,9 @@ TEST_P(Inference, EqualsTheFullBatch_EveryNodeOnce) {
           EXPECT_TRUE(found.emplace(id, row).second) << "node " << id << " came twice";
         }
       }
-      ASSERT_EQ(found.size(), expected[t].size()) << machines << " x " << procs;
+      ASSERT_EQ(found.size(), expected[t].size()) << describe(one);
       for (const auto& [id, row] : found) {
-        ASSERT_EQ(row, expected[t][static_cast<size_t>(id)]) << "node " << id << ", " << machines << " x " << procs;
+        ASSERT_EQ(row, expected[t][static_cast<size_t>(id)]) << "node " << id << ", " << describe(one);
       }
     }
   }
@@ -124,9 +130,9 @@ TEST_P(Inference, EqualsTheFullBatch_EveryNodeOnce) {
 }
 
 TEST_P(Inference, TurnsMistakesIntoErrors_AndEdgeFeaturesAreThoseDrawn) {
-  for (const auto& [machines, procs] : kJobs) {
-    FarhopProcess job(command(machines, procs, "check"));
-    EXPECT_EQ(job.wait(60), 0) << machines << " x " << procs << ": " << job.err();
+  for (const Job& one : kJobs) {
+    FarhopProcess job(command(one, "check"));
+    EXPECT_EQ(job.wait(60), 0) << describe(one) << ": " << job.err();
   }
 }
 
