@@ -109,6 +109,7 @@ void LocalChannel::run() {
 bool LocalChannel::step(std::vector<absl::Status>& failures) {
   std::vector<pollfd> entries;
   int timeoutMs = 3'600'000;
+  bool accepting = false;
   {
     std::lock_guard lock(mutex_);
     if (stopping_) {
@@ -131,7 +132,12 @@ bool LocalChannel::step(std::vector<absl::Status>& failures) {
       if (connection->broken) timeoutMs = 0;
     }
     entries.push_back({wakeup_.get(), POLLIN, 0});
-    if (listener_.valid()) entries.push_back({listener_.get(), POLLIN, 0});
+    if (listener_.valid()) {
+      accepting = acceptAgain_.expired();
+      // Last. Without descriptors it would be readable all the time.
+      if (accepting) entries.push_back({listener_.get(), POLLIN, 0});
+      if (!accepting) timeoutMs = std::min(timeoutMs, acceptAgain_.remainingMs());
+    }
   }
   (void)::poll(entries.data(), entries.size(), timeoutMs);
   uint64_t count = 0;
@@ -139,14 +145,14 @@ bool LocalChannel::step(std::vector<absl::Status>& failures) {
 
   std::lock_guard lock(mutex_);
   // connections_ grows only below, so entries and connections match by index.
-  const size_t known = entries.size() - 1 - (listener_.valid() ? 1 : 0);
+  const size_t known = entries.size() - 1 - (accepting ? 1 : 0);
   for (size_t i = 0; i < known; ++i) {
     Connection& connection = *connections_[i];
     if (entries[i].revents & POLLOUT) flush(connection);
     readFrom(connection, failures);
     if (connection.proc < 0 && connection.hello.expired()) connection.broken = true;
   }
-  if (listener_.valid()) acceptAll();
+  if (accepting) acceptAll();
   for (auto& connection : connections_) {
     if (connection->broken) connectionEnded(*connection, failures);
   }

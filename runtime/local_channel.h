@@ -128,6 +128,7 @@ class LocalChannel {
   FailureMonitor* const monitor_;
   rpc::RefusalLog refusals_;
   FileDescriptor listener_;  // the hub's
+  Deadline acceptAgain_;     // the hub's thread's: no connection is taken before
   FileDescriptor wakeup_;    // an eventfd that ends the thread's poll
 
   mutable std::mutex mutex_;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "rpc/stages.h"
 #include "runtime/local_channel.h"
@@ -14,6 +15,7 @@ using Type = LocalMessage::Type;
 namespace {
 
 constexpr std::chrono::milliseconds kHelloTimeout{5'000};
+constexpr std::chrono::milliseconds kAcceptPause{100};  // when the process has no descriptors left
 
 }  // namespace
 
@@ -27,7 +29,11 @@ void LocalChannel::acceptAll() {
   const size_t most = 2 * static_cast<size_t>(contract_.procsPerMachine) + 64;
   for (;;) {
     FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd.valid()) return;
+    if (!fd.valid()) {
+      // Out of descriptors or memory: whoever waits stays in the queue.
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) acceptAgain_ = Deadline::after(kAcceptPause);
+      return;
+    }
     if (connections_.size() >= most || !sameUser(fd.get())) continue;
     ucred credentials{};
     socklen_t size = sizeof(credentials);

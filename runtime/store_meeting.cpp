@@ -35,6 +35,8 @@ struct Attempt {
   std::vector<absl::Status> candidates; // guarded by mutex: what each did last
   size_t ended = 0;                     // guarded by mutex: how many candidates are tried no more
   bool givenUp = false;                 // guarded by mutex: nobody waits any more
+  // Guarded by mutex: the first connection to the job's own store, while the second is being made.
+  std::unique_ptr<rpc::StoreClient> half;
   absl::Status reason;                  // guarded by mutex: the recorded failure, where that is why
 
   bool isGivenUp() {
@@ -63,13 +65,17 @@ bool tryOnce(Attempt& attempt, size_t index, rpc::StoreClientOptions options, De
       options, alone ? deadline : Deadline::earliest(deadline, Deadline::after(kSilence)));
   const bool isOurs = client.ok();
   if (isOurs) {
-    meeting.client = *std::move(client);
+    {
+      std::lock_guard lock(attempt.mutex);
+      attempt.half = *std::move(client);
+    }
     rpc::reachStage("watch/connecting");
     options.wasUp = true;
     client = rpc::StoreClient::connect(options, deadline);
   }
   if (client.ok()) meeting.watching = *std::move(client);
   std::unique_lock lock(attempt.mutex);
+  if (isOurs) meeting.client = std::move(attempt.half);  // none where it was taken to say farewell
   if (isOurs && attempt.givenUp) {
     const absl::Status reason = attempt.reason;
     lock.unlock();
@@ -157,7 +163,13 @@ absl::StatusOr<StoreMeeting> meetAtStore(const LaunchContract& contract, const s
   attempt->changed.notify_all();
   monitor->removeListener(listener);
   if (const absl::Status reason = monitor->status(); !reason.ok()) {
-    if (met) leaveFor(reason, *met, contract);
+    if (!met) {
+      // The second connection may take longer than this process is to live.
+      std::lock_guard lock(attempt->mutex);
+      attempt->reason = reason;
+      met.emplace().client = std::move(attempt->half);
+    }
+    leaveFor(reason, *met, contract);
     return reason;
   }
   if (met) return *std::move(met);

@@ -26,6 +26,7 @@ done
 
 labels=()
 [ "$full" = yes ] || labels=(-LE full)
+begin=$SECONDS
 for preset in "${presets[@]}"; do
   echo "== $preset"
   start=$SECONDS
@@ -35,3 +36,4 @@ for preset in "${presets[@]}"; do
   echo "built in $((SECONDS - start)) s"
   ctest --preset "$preset" "${labels[@]}" --no-tests=error
 done
+echo "all in $((SECONDS - begin)) s"

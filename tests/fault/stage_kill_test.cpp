@@ -139,6 +139,24 @@ TEST(StageKillOfAHub, BeforeItsMachineHasMetAnybody_IsKnownOnItsMachineAlone) {
   EXPECT_EQ(job.leftovers(), "");
 }
 
+// Only process 3 knows of the death, and it has one of its two connections to its store: the store has to hear of it
+// from there, not to take this process, which ends soon, for the dead one.
+TEST(StageKillOfAHub, IsToldByAProcessThatHasHalfMetItsStore) {
+  SessionJob job(2, 2, "stage-half");
+  ProcessGroup group(4, [&](int rank) -> std::string {
+    job.reportStages(rank == 2 ? "group/store" : rank == 3 ? "watch/connecting" : "");
+    return describeFailure(Session::start(job.contract(rank), quickOptions()).status());
+  });
+  job.releasePorts();
+  ASSERT_TRUE(group.awaitLine(2, "at group/store", kPatience));
+  ASSERT_TRUE(group.awaitLine(3, "at watch/connecting", kPatience));
+  ASSERT_TRUE(group.awaitLine(1, "at group/met", kPatience));
+  group.kill(2, SIGKILL);
+  const std::vector<ChildResult> results = group.wait(milliseconds(10'000));
+  for (size_t rank : {0, 1, 3}) EXPECT_THAT(results[rank].text, ::testing::StartsWith("machine 1 process 0 (")) << rank;
+  EXPECT_EQ(job.leftovers(), "");
+}
+
 // A master that dies between a member's two connections to its store: what answered once is not waited for until the
 // start's deadline, neither by a member to whom somebody tells the death nor by one that is alone.
 TEST(StageKillOfAMaster, BetweenTheTwoConnectionsToItsStore_EndsTheMember) {

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <thread>
 
 #include "tests/captured_log.h"
@@ -63,6 +65,34 @@ TEST(LocalChannel, NeedsNoSocket_WhenAProcessIsAlone) {
   EXPECT_TRUE((*channel)->set("k", "v").ok());
   EXPECT_EQ(*(*channel)->get("k", soon()), "v");
   EXPECT_TRUE((*channel)->leave(soon()).ok());
+}
+
+// A connection that the hub has no descriptor for is not looked at all the time, and is taken when it has one.
+TEST(LocalChannel, WaitsForDescriptors_WhenTheHubHasNoneLeft) {
+  ProcessGroup group(2, [](int proc) -> std::string {
+    FailureMonitor monitor;
+    const LaunchContract contract = contractOf(2, proc);
+    if (proc == 1) std::this_thread::sleep_for(milliseconds(300));  // the hub has used them up by then
+    absl::StatusOr<std::unique_ptr<LocalChannel>> channel = LocalChannel::open(contract, &monitor, soon());
+    if (!channel.ok()) return text(channel.status());
+    (*channel)->announceReady();
+    if (proc == 0) {
+      std::vector<FileDescriptor> all;
+      rlimit limit{};
+      ::getrlimit(RLIMIT_NOFILE, &limit);
+      limit.rlim_cur = 256;
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+      while (all.empty() || all.back().valid()) all.emplace_back(::dup(STDOUT_FILENO));
+      const std::clock_t begin = std::clock();
+      std::this_thread::sleep_for(milliseconds(1'000));
+      const double busySeconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+      if (busySeconds > 0.4) return absl::StrCat("computed for ", busySeconds, " s of one");
+      if ((*channel)->waitReady(1, Deadline()).ok()) return "had a descriptor";
+    }
+    const absl::Status ready = (*channel)->waitAllReady(soon());
+    return text(ready.ok() ? (*channel)->leave(soon()) : ready);
+  });
+  for (const ChildResult& result : group.wait(kPatience)) EXPECT_EQ(result.text, "OK");
 }
 
 TEST(LocalChannel, CarriesReadyValuesAndFarewell) {

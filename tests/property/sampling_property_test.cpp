@@ -177,6 +177,19 @@ TEST(SameBatch, HoldsForRepeatedSeeds_OneSeed_AndIsolatedSeeds) {
   EXPECT_EQ(isolated[0].relations[0].indices.size(), 0u);
 }
 
+TEST(SameBatch, HoldsForRepeatedSeeds_OneSeed_AndFanoutsBeyondTheDegree_OfSeveralRelations) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  const std::vector<std::vector<int64_t>> byRelation = {{3, 1000}, {1000, -1}, {-1, 2}};
+  const auto dataset = makeFixtureDataset(fixture);
+  const auto repeated = expectSameEverywhere(fixture, 1, {5, 5, 2, 5, 2, 0}, 6, byRelation);
+  EXPECT_EQ(repeated[0].seedIndex, (std::vector<uint32_t>{0, 0, 1, 0, 1, 2}));
+  expectTrueToGraph(repeated[0], dataset, {{3, 1000, -1}, {1000, -1, 2}});
+  const auto one = expectSameEverywhere(fixture, 1, {1}, 6, byRelation);
+  EXPECT_EQ(one[0].seeds, (std::vector<uint64_t>{1}));
+  expectTrueToGraph(one[0], dataset, {{3, 1000, -1}, {1000, -1, 2}});
+}
+
 TEST(SameBatch, HoldsForFanoutsBeyondTheDegree_All_AndNone) {
   FixtureOptions fixture;
   const auto dataset = makeFixtureDataset(fixture);
@@ -352,16 +365,19 @@ TEST(SameBatch, HoldsOnAnyPartitioning_WithReverseRelations) {
 }
 
 TEST(SameBatch, HoldsOverTcpAndSharedMemory) {
-  FixtureOptions fixture;
-  TemporaryDirectory directory;
-  writeFixtureStore(fixture, 2, directory / "store");
-  std::vector<CanonicalBatch> reference;
-  for (auto transport : {rpc::TransportKind::kInProcess, rpc::TransportKind::kUv, rpc::TransportKind::kShm}) {
-    SamplingCluster cluster(directory / "store", 2, transport);
-    const auto options = samplingOptions(cluster.store().schema(), {5, 5});
-    const auto batches = cluster.sampleEpoch(1, 0, firstIds(60), 16, 0, options, {2, 2});
-    if (reference.empty()) reference = batches;
-    EXPECT_TRUE(batches == reference);
+  for (const bool heterogeneous : {false, true}) {
+    FixtureOptions fixture;
+    fixture.heterogeneous = heterogeneous;
+    TemporaryDirectory directory;
+    writeFixtureStore(fixture, 2, directory / "store");
+    std::vector<CanonicalBatch> reference;
+    for (auto transport : {rpc::TransportKind::kInProcess, rpc::TransportKind::kUv, rpc::TransportKind::kShm}) {
+      SamplingCluster cluster(directory / "store", 2, transport);
+      const auto options = samplingOptions(cluster.store().schema(), {5, 5});
+      const auto batches = cluster.sampleEpoch(1, heterogeneous ? 1 : 0, firstIds(30), 16, 0, options, {2, 2});
+      if (reference.empty()) reference = batches;
+      EXPECT_TRUE(batches == reference) << "heterogeneous " << heterogeneous;
+    }
   }
 }
 
