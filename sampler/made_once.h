@@ -22,8 +22,15 @@ class MadeOnce {
   // The first caller for a key makes its value, with no lock held; others for that key wait.
   template <typename Make>
   Result get(const Key& key, const Make& make) const {
-    std::promise<Result> promise;
     std::shared_future<Result> known;
+    {
+      std::lock_guard lock(mutex_);
+      const auto at = made_.find(key);
+      if (at != made_.end()) known = at->second;
+    }
+    if (known.valid()) return known.get();
+    // Not before: a promise allocates, and every draw by weight asks here.
+    std::promise<Result> promise;
     {
       std::lock_guard lock(mutex_);
       const auto [at, isNew] = made_.try_emplace(key);

@@ -118,5 +118,13 @@ TEST_F(SteadyMemory, IsEnough_ForOtherKinds) {
   }
 }
 
+TEST_F(SteadyMemory, IsEnough_ForWeightedKinds) {
+  for (DrawKind kind : {DrawKind::kWeighted, DrawKind::kWeightedWithReplacement}) {
+    sampler::SamplingOptions options;
+    options.kinds = {{kind, 0}};
+    EXPECT_EQ(count(options), 0u) << static_cast<int>(kind);
+  }
+}
+
 }  // namespace
 }  // namespace farhop::testing
