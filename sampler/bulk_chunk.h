@@ -28,7 +28,6 @@ class BulkChunkMemory {
 
   const std::vector<BulkTarget>& targets() const { return targets_; }
   bool lands() const { return !landed_.empty(); }
-  bool anyScattered() const { return lands(); }
   // Per feature: the packed rows in the staging buffer, null for those that land.
   const std::vector<const std::byte*>& arrays() const { return arrays_; }
 

@@ -290,8 +290,8 @@ class HeldTransport : public sampler::RowTransport {
   explicit HeldTransport(rpc::Agent* agent) : real_(sampler::agentRowTransport(agent)) {}
 
   void fetch(sampler::RowChunk chunk, Done done) override {
-    real_->fetch(std::move(chunk), [this, done = std::move(done)](absl::StatusOr<std::vector<rpc::Bytes>> arrays) {
-      auto arrived = std::make_shared<absl::StatusOr<std::vector<rpc::Bytes>>>(std::move(arrays));
+    real_->fetch(std::move(chunk), [this, done = std::move(done)](absl::StatusOr<sampler::FetchedRows> rows) {
+      auto arrived = std::make_shared<absl::StatusOr<sampler::FetchedRows>>(std::move(rows));
       std::function<void()> deliver = [done, arrived] { done(std::move(*arrived)); };
       {
         std::lock_guard lock(mutex_);
