@@ -76,7 +76,8 @@ void runInference(farhop::Runtime& runtime, const farhop::Graph& graph, const st
   std::string input = "x";
   std::vector<farhop::NodeFeature> inputs;
   for (int depth = 1; depth <= 3; ++depth) {
-    const std::string output = "h" + std::to_string(depth);
+    std::string output("h");
+    output += std::to_string(depth);
     std::vector<farhop::NodeFeature> outputs;
     for (const std::string& type : graph.nodeTypes()) {
       farhop::NodeFeatureWriter writer = graph.makeNodeFeature(output, torch::kFloat64, {kColumns}, type);
@@ -134,7 +135,10 @@ void checkEdgeFeatures(const farhop::Graph& graph) {
           size_t forward = r;
           const std::string name = relations[r].substr(relations[r].find(':') + 1, relations[r].rfind(':') - relations[r].find(':') - 1);
           for (size_t f = 0; f < relations.size() && reverse; ++f) {
-            if (relations[f].find(":" + name.substr(4) + ":") != std::string::npos) forward = f;
+            std::string middle(":");
+            middle += name.substr(4);
+            middle += ":";
+            if (relations[f].find(middle) != std::string::npos) forward = f;
           }
           const torch::Tensor weights = ids.to(torch::kFloat32) + 0.25F * static_cast<float>(forward);
           torch::Tensor into = torch::empty(block.edgeFeature("w", relations[r]).shape());

@@ -14,6 +14,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
+ProcessEnded newsOf(const PeerName& process, bool clean, const std::string& how) {
+  ProcessEnded news;
+  news.process = process;
+  news.clean = clean;
+  news.how = how;
+  return news;
+}
+
 TEST(FailureMonitor, KeepsTheFirstFailureAndItsPeer) {
   FailureMonitor monitor;
   EXPECT_TRUE(monitor.status().ok());
@@ -83,7 +91,7 @@ TEST(FailureMonitor, RecordsNothing_OnceItIsToIgnore) {
 }
 
 TEST(JobNews, SurvivesItsEncoding) {
-  const auto news = decodeJobNews(encodeJobNews({{3, 1, "10.0.0.7 pid 12"}, false, "signal 9 (SIGKILL)"}));
+  const auto news = decodeJobNews(encodeJobNews(newsOf({3, 1, "10.0.0.7 pid 12"}, false, "signal 9 (SIGKILL)")));
   ASSERT_TRUE(news.has_value());
   EXPECT_EQ(describePeer(news->process), "machine 3 process 1 (10.0.0.7 pid 12)");
   EXPECT_FALSE(news->clean);
@@ -91,7 +99,7 @@ TEST(JobNews, SurvivesItsEncoding) {
 }
 
 TEST(JobNews, StaysOneMessageOfBoundedSize_WhateverItsTexts) {
-  const std::string message = encodeJobNews({{0, 0, std::string(5'000, 'a')}, true, "a\tb\nc" + std::string(5'000, 'b')});
+  const std::string message = encodeJobNews(newsOf({0, 0, std::string(5'000, 'a')}, true, "a\tb\nc" + std::string(5'000, 'b')));
   EXPECT_LE(message.size(), kMaxJobNewsBytes);
   const auto news = decodeJobNews(message);
   ASSERT_TRUE(news.has_value());
@@ -131,7 +139,7 @@ class LauncherWatchTest : public ::testing::Test {
 
 TEST_F(LauncherWatchTest, RecordsADeathThatWasToldBeforeItListened) {
   tell("something else");
-  tell({{1, 0, "127.0.0.1 pid 5"}, false, "signal 9 (SIGKILL)"});
+  tell(newsOf({1, 0, "127.0.0.1 pid 5"}, false, "signal 9 (SIGKILL)"));
   auto watch = LauncherWatch::open(contract_, &monitor_);
   ASSERT_TRUE(watch.ok());
   EXPECT_THAT(failure(milliseconds(10'000)),
@@ -141,17 +149,17 @@ TEST_F(LauncherWatchTest, RecordsADeathThatWasToldBeforeItListened) {
 TEST_F(LauncherWatchTest, TakesAnEndInOrderForALoss_OnlyUntilAllAreReady) {
   auto watch = LauncherWatch::open(contract_, &monitor_);
   ASSERT_TRUE(watch.ok());
-  tell({{0, 0, "here"}, false, "signal 9 (SIGKILL)"});  // this process itself
+  tell(newsOf({0, 0, "here"}, false, "signal 9 (SIGKILL)"));  // this process itself
   (*watch)->noteAllReady();
-  tell({{1, 0, "there"}, true, "exit code 0"});
+  tell(newsOf({1, 0, "there"}, true, "exit code 0"));
   EXPECT_EQ(failure(milliseconds(300)), "");
-  tell({{1, 0, "there"}, false, "exit code 3"});
+  tell(newsOf({1, 0, "there"}, false, "exit code 3"));
   EXPECT_THAT(failure(milliseconds(10'000)), ::testing::HasSubstr("exit code 3"));
   FailureMonitor early;
   auto other = LauncherWatch::open(contract_, &early);
   ASSERT_TRUE(other.ok());
   watch->reset();
-  tell({{1, 0, "there"}, true, "exit code 0"});
+  tell(newsOf({1, 0, "there"}, true, "exit code 0"));
   EXPECT_TRUE(early.waitFor(Deadline::after(milliseconds(10'000))));
   EXPECT_THAT(std::string(early.status().message()), ::testing::HasSubstr("before the job was ready"));
 }
@@ -161,7 +169,7 @@ TEST_F(LauncherWatchTest, LetsThoseSpeakFirstWhoSawItThemselves) {
   doubt.whileStarting = milliseconds(60'000);
   auto watch = LauncherWatch::open(contract_, &monitor_, doubt);
   ASSERT_TRUE(watch.ok());
-  tell({{1, 0, "there"}, false, "signal 9 (SIGKILL)"});
+  tell(newsOf({1, 0, "there"}, false, "signal 9 (SIGKILL)"));
   monitor_.record(absl::UnavailableError("seen on the wire"));
   watch->reset();
   EXPECT_EQ(failure(milliseconds(0)), "seen on the wire");
