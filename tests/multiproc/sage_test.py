@@ -68,12 +68,14 @@ assert epochs == [str(e) for e in range(8)], f"one line per epoch, not {epochs}"
 assert all(line.startswith("[m0 p0] ") for line in output.splitlines() if "epoch" in line), output
 assert set(summary) == {
     "test_accuracy", "mlp_test_accuracy", "epochs", "sampled_edges_per_s", "remote_edge_share", "remote_feature_share",
-    "neighbor_bytes", "feature_bytes", "shm_feature_bytes", "peak_rss_bytes", "pull_wait_s", "groups", "train_seconds"}, set(summary)
+    "cached_feature_share", "neighbor_bytes", "feature_bytes", "shm_feature_bytes", "peak_rss_bytes", "pull_wait_s",
+    "groups", "train_seconds"}, set(summary)
 assert len(summary["epochs"]) == 8 and all(set(e) == {"loss", "val_accuracy", "seconds"} for e in summary["epochs"])
 assert summary["epochs"][-1]["loss"] < summary["epochs"][0]["loss"]
 assert summary["test_accuracy"] > 0.8, summary["test_accuracy"]
 assert summary["test_accuracy"] > summary["mlp_test_accuracy"] + 0.05, "neighbours must help on this graph"
 assert 0 < summary["remote_edge_share"] < 1 and 0 < summary["remote_feature_share"] < 1
+assert summary["cached_feature_share"] == 0, "the store has no caches"
 assert summary["neighbor_bytes"] > 0 and summary["feature_bytes"] > 0 and summary["shm_feature_bytes"] == 0
 assert len(summary["pull_wait_s"]) == 4 and min(summary["pull_wait_s"]) > 0
 assert len(summary["peak_rss_bytes"]) == 4 and min(summary["peak_rss_bytes"]) > 10_000_000
