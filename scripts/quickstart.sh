@@ -39,7 +39,8 @@ fi
 scripts/make_debian_dataset --out "$work/debian"
 
 step "4/5 partition in 2 with METIS"
-if [ "$work/store/graph.json" -nt "$work/debian/metadata.yaml" ]; then
+# A store that an older build wrote may be one that this build does not read.
+if [ "$work/store/graph.json" -nt "$work/debian/metadata.yaml" ] && "$bin/farhop" inspect "$work/store" >/dev/null 2>&1; then
   echo "$work/store is there already"
 else
   "$bin/farhop" partition "$work/debian" --out "$work/store" --parts 2 --method metis --add-reverse --force
