@@ -19,7 +19,7 @@ inline constexpr size_t kPrefetchRows = 64;
 // Edges of a chunk of rows, about: what is drawn in one stage should still be in the first cache in the next.
 inline constexpr size_t kChunkEdges = 1024;
 
-inline void prefetchRows(const uint64_t* indptr, const uint64_t* originalIds, std::span<const uint32_t> rows) {
+[[gnu::always_inline]] inline void prefetchRows(const uint64_t* indptr, const uint64_t* originalIds, std::span<const uint32_t> rows) {
   for (uint32_t row : rows) {
     __builtin_prefetch(indptr + row);
     __builtin_prefetch(originalIds + row);
@@ -36,7 +36,8 @@ class WholeRows {
       : view_(view), rows_(rows), hopKey_(hopKey) {}
   size_t size() const { return rows_.size(); }
   // Asks for what from(), to() and key() of rows first .. first + count read; they may lie beyond the last.
-  void prefetch(size_t first, size_t count) const {
+  // Inlined by force: GCC takes a function that only prefetches for one without effect, and leaves its calls out.
+  [[gnu::always_inline]] inline void prefetch(size_t first, size_t count) const {
     for (size_t i = first; i < std::min(first + count, rows_.size()); ++i) {
       __builtin_prefetch(view_.indptr + rows_[i]);
       __builtin_prefetch(view_.originalIds + rows_[i]);
