@@ -34,7 +34,7 @@ for preset in "${presets[@]}"; do
   rm -f "/tmp/farhop-configure-$$.log"
   cmake --build --preset "$preset"
   echo "built in $((SECONDS - start)) s"
-  # Three at a time: half of the tests wait for processes and deadlines most of their time.
-  ctest --preset "$preset" "${labels[@]}" --no-tests=error --parallel 3
+  # Two at a time: half of the tests wait for processes and deadlines most of their time.
+  ctest --preset "$preset" "${labels[@]}" --no-tests=error --parallel 2
 done
 echo "all in $((SECONDS - begin)) s"
