@@ -12,6 +12,7 @@
 #include "rpc/agent.h"
 #include "sampler/batch_exclusion.h"
 #include "sampler/hop_plan.h"
+#include "sampler/link_workspace.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
 #include "sampler/relabel.h"
@@ -45,6 +46,8 @@ struct BatchRequest {
 class BatchWorkspace {
  public:
   explicit BatchWorkspace(const PartitionedGraph& graph);
+
+  LinkWorkspace link;  // of batches of seed edges
 
  private:
   friend class BatchSampler;
@@ -112,7 +115,8 @@ class BatchSampler {
 
   // InvalidArgument when trees or times do not fit the seeds or the options.
   absl::Status checkRequest(const BatchRequest& request) const;
-  void numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const;
+  // Moves the request's columns into the batch, or back to where their memory belongs.
+  void numberSeeds(BatchRequest* request, BatchWorkspace* work, SampledBatch* batch) const;
   // Takes the nodes of trees that have been numbered since into the batch.
   void takeTreeNodes(BatchWorkspace* work, SampledBatch* batch) const;
   absl::Status bucketFrontiers(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;
