@@ -174,8 +174,8 @@ absl::Status BatchSampler::checkRequest(const BatchRequest& request) const {
   if (!options_.disjoint) {
     return trees.empty() ? absl::OkStatus() : absl::InvalidArgumentError("trees need seeds that are disjoint");
   }
-  if (options_.walks || options_.importance || options_.subgraph == Subgraph::kInduced) {
-    return absl::InvalidArgumentError("walks, importance neighbours and induced subgraphs cannot be disjoint");
+  if (options_.walks || options_.importance) {
+    return absl::InvalidArgumentError("walks and importance neighbours cannot be disjoint");
   }
   const uint64_t seeds = request.seeds.size() + request.otherSeeds.size();
   if (!trees.empty() && trees.size() != seeds) {

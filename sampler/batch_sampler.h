@@ -59,6 +59,13 @@ class BatchWorkspace {
     std::shared_ptr<rpc::BytesSink> reply;
   };
 
+  struct InducingWorkspace {
+    PositionsByType positions;
+    std::vector<uint64_t> setSizes;         // [node type]
+    std::vector<SubgraphRequest> requests;  // [machine]
+    InducedEdges own;
+  };
+
   std::vector<NodeNumbering> numbering_;                     // [node type]
   std::vector<PodVector<uint64_t>> treeNodes_;               // [node type] what is numbered where seeds are disjoint
   std::vector<HopFrontier> frontiers_;                       // [node type]
@@ -67,6 +74,7 @@ class BatchWorkspace {
   std::vector<std::vector<DrawSlice>> slices_;               // [relation][partition]
   std::vector<Exchange> exchanges_;
   PositionSet positions_;
+  InducingWorkspace inducing_;
   WalkWorkspace walk_;
   NodeNumbering visited_;  // the nodes that one node's walks have visited
   std::vector<MachineMessage> messages_;
@@ -98,6 +106,7 @@ class BatchSampler {
 
  private:
   using Exchange = BatchWorkspace::Exchange;
+  using InducingWorkspace = BatchWorkspace::InducingWorkspace;
 
   using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
 
@@ -109,7 +118,8 @@ class BatchSampler {
   absl::Status appendMostVisited(int64_t fanout, BatchWorkspace* work, SampledBatch* batch) const;
   // Replaces the batch's edges by all that the graph has between its nodes: batch_subgraph.cpp.
   Task<absl::Status> induce(BatchWorkspace* work, SampledBatch* batch) const;
-  SubgraphRequest inducedRows(int machine, const BatchWorkspace& work) const;
+  void askForInducedRows(int machine, const BatchWorkspace& work, SubgraphRequest* request) const;
+  absl::Status sliceInducedReplies(BatchWorkspace* work, SampledBatch* batch) const;
   // ResourceExhausted when a relation has more edges than a block can index.
   absl::Status placeInducedEdges(BatchWorkspace* work, SampledBatch* batch) const;
 
