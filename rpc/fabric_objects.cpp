@@ -37,6 +37,10 @@ bool isSocketProvider(const std::string& name) {
   return name.starts_with("tcp") || name.starts_with("net") || name.starts_with("sockets") || name.starts_with("udp");
 }
 
+bool isOneSidedProvider(const std::string& name) {
+  return name.starts_with("verbs") || name.starts_with("efa") || name.starts_with("cxi");
+}
+
 absl::StatusOr<FabricObjects> openFabricObjects(const FabricLibrary& library, fi_info* info, size_t queueEntries) {
   FabricObjects objects;
   fid_fabric* fabric = nullptr;
