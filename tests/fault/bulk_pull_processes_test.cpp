@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -18,6 +19,7 @@
 #include "sampler/feature_puller.h"
 #include "tests/agent_processes.h"
 #include "tests/fixture_graphs.h"
+#include "tests/open_ports.h"
 #include "tests/process_group.h"
 #include "tests/session_job.h"
 #include "tests/temporary_directory.h"
@@ -192,11 +194,12 @@ TEST(BulkSession, PullsFeaturesOverTheGroupsTransport) {
   test::SessionJob job(2, 2, "bulk-session");
   test::ProcessGroup group(job.worldSize(), [&](int rank) -> std::string {
     runtime::SessionOptions options = test::quickOptions();
-    options.fabric = "tcp";
+    options.fabric = "";  // whatever works
     auto session = runtime::Session::start(job.contract(rank), options);
     if (!session.ok()) return test::describeFailure(session.status());
     const runtime::GroupBulk* bulk = (*session)->bulk();
     if (bulk == nullptr || (*session)->times().fabricSeconds < 0) return "no bulk transport";
+    if (!farhop::testing::listeningPorts(::getpid()).empty()) return "a port is open";
     const auto graph = *PartitionedGraph::open(*partition::GraphStore::open(store), job.machineOf(rank), 2);
     auto metrics = std::make_shared<SamplerMetrics>(&(*session)->metrics());
     registerBulkFeatureService((*session)->agent(), {.transport = bulk->transport(), .graph = graph, .metrics = metrics});
@@ -224,6 +227,33 @@ TEST(BulkSession, PullsFeaturesOverTheGroupsTransport) {
   job.releasePorts();
   for (const test::ChildResult& result : group.wait(milliseconds(60'000))) EXPECT_EQ(result.text, "OK");
   EXPECT_EQ(job.leftovers(), "");
+}
+
+// Two machines with these values of FARHOP_FABRIC: what start() says on each, "bulk" or "no bulk" when it says OK.
+std::vector<std::string> startWith(const std::vector<std::string>& fabrics) {
+  test::SessionJob job(2, 1, "bulk-choice");
+  test::ProcessGroup group(2, [&](int rank) -> std::string {
+    runtime::SessionOptions options = test::quickOptions();
+    options.fabric = fabrics[static_cast<size_t>(rank)];
+    auto session = runtime::Session::start(job.contract(rank), options);
+    if (!session.ok()) return session.status().ToString();
+    const std::string found = (*session)->bulk() == nullptr ? "no bulk" : "bulk";
+    const absl::Status left = (*session)->leave(Deadline::after(milliseconds(20'000)));
+    return left.ok() ? found : left.ToString();
+  });
+  job.releasePorts();
+  std::vector<std::string> texts;
+  for (const test::ChildResult& result : group.wait(milliseconds(60'000))) texts.push_back(result.text);
+  return texts;
+}
+
+TEST(BulkSession, AgreesOnATransport_OrOnNone) {
+  using ::testing::Each;
+  EXPECT_THAT(startWith({"", "auto"}), Each("bulk"));
+  EXPECT_THAT(startWith({"", "none"}), Each("no bulk"));
+  // Whoever insists ends the job.
+  EXPECT_THAT(startWith({"", "tcp"}), Each(HasSubstr("\"tcp\" at machine 1 process 0")));
+  EXPECT_THAT(startWith({"none", "tcp"}), Each(HasSubstr("FARHOP_FABRIC=none there")));
 }
 
 }  // namespace
