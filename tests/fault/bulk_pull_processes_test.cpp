@@ -17,6 +17,7 @@
 #include "sampler/bulk_feature_service.h"
 #include "sampler/bulk_puller.h"
 #include "sampler/feature_puller.h"
+#include "sampler/table_keys.h"
 #include "tests/agent_processes.h"
 #include "tests/fixture_graphs.h"
 #include "tests/open_ports.h"
@@ -46,7 +47,7 @@ struct Member {
   std::unique_ptr<FeaturePuller> puller;
   std::vector<uint64_t> gids;  // rows of one machine, random
 
-  Member(const std::string& store, int rank, int size, Line& line) {
+  Member(const std::string& store, int rank, int size, BulkReads reads, Line& line) {
     graph = *PartitionedGraph::open(*partition::GraphStore::open(store), rank, size);
     rpc::AgentOptions options;
     options.rank = rank;
@@ -61,12 +62,15 @@ struct Member {
     pulls.peers = options.peers;
     pulls.minLandingTime = milliseconds(0);
     pulls.grace = milliseconds(200);
+    pulls.graph = graph;
+    pulls.reads = reads;
     agent = *rpc::Agent::create(std::move(options));
     bulk = *rpc::makeFabricTransport(std::move(bulkOptions), {.choice = "tcp"});
     bulk->onArrival([counted = slots](uint32_t data) { counted->arrived(data); });
     agent->onPeerLost([transport = bulk.get()](int peer, absl::Status reason) { transport->failPeer(peer, std::move(reason)); });
     registerFeatureService(agent.get(), graph, metrics, size_t{64} << 20);
     registerBulkFeatureService(agent.get(), {.transport = bulk, .graph = graph, .metrics = metrics});
+    registerTableKeys(agent.get(), bulk, graph);
     line.say(absl::StrCat(agent->address(), ",", absl::BytesToHexString(bulk->address())));
     std::vector<std::string> agents, bulks;
     for (absl::string_view one : absl::StrSplit(line.hear(), ' ')) {
@@ -113,7 +117,13 @@ struct Member {
   }
 };
 
-class BulkPullProcesses : public ::testing::TestWithParam<bool> {
+struct Way {
+  const char* name;
+  bool lands = false;
+  BulkReads reads = BulkReads::kAutomatic;
+};
+
+class BulkPullProcesses : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     farhop::testing::FixtureOptions fixture;
@@ -129,8 +139,8 @@ class BulkPullProcesses : public ::testing::TestWithParam<bool> {
   }
   // Rank 0 pulls from rank 1 until that fails, then from rank 2. Says when it has begun, how it failed and how the rest went.
   std::function<void(int, Line&)> body(milliseconds timeout) {
-    return [path = directory_ / "store", lands = GetParam(), timeout](int rank, Line& line) {
-      Member member(path, rank, 3, line);
+    return [path = directory_ / "store", lands = GetParam().lands, reads = GetParam().reads, timeout](int rank, Line& line) {
+      Member member(path, rank, 3, reads, line);
       if (rank != 0) {
         line.hear(60'000);
         return;
@@ -183,8 +193,10 @@ TEST_P(BulkPullProcesses, EndAtTheDeadline_WhenTheOwnerStopsInTheMiddle_AndGoOnW
   EXPECT_EQ(processes.wait(0), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, BulkPullProcesses, ::testing::Values(true, false),
-                         [](const auto& one) { return one.param ? "Landing" : "Staged"; });
+INSTANTIATE_TEST_SUITE_P(Rows, BulkPullProcesses,
+                         ::testing::Values(Way{"Landing", true}, Way{"Staged"}, Way{"ReadLanding", true, BulkReads::kAlways},
+                                           Way{"ReadStaged", false, BulkReads::kAlways}),
+                         [](const auto& one) { return one.param.name; });
 
 TEST(BulkSession, PullsFeaturesOverTheGroupsTransport) {
   farhop::testing::TemporaryDirectory directory;
