@@ -28,7 +28,8 @@ absl::Status refused(const FabricLibrary& library, const std::string& provider, 
   return absl::ResourceExhaustedError(absl::StrCat(
       status.message(), "; registered memory is locked, and this process may lock ",
       limit.rlim_cur == RLIM_INFINITY ? "any amount" : absl::StrCat(limit.rlim_cur, " bytes"),
-      " (RLIMIT_MEMLOCK): raise it with ulimit -l, LimitMEMLOCK= of the service, or /etc/security/limits.conf"));
+      " (RLIMIT_MEMLOCK): raise it with ulimit -l, LimitMEMLOCK= of the service, or memlock in /etc/security/limits.conf; "
+      "FARHOP_FABRIC=tcp locks none"));
 }
 
 }  // namespace
