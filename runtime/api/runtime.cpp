@@ -20,6 +20,7 @@
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
 #include "sampler/subgraph_wire.h"
+#include "sampler/table_keys.h"
 #include "sampler/walk_service.h"
 
 namespace farhop {
@@ -45,6 +46,8 @@ std::unique_ptr<sampler::FeaturePuller> makeFeaturePuller(const runtime::Session
   options.transport = bulk->transport();
   options.slots = bulk->slots();
   options.peers = bulk->peers();
+  options.graph = graph;
+  options.reads = valueOrThrow(sampler::bulkReadsFromEnvironment());
   return std::make_unique<sampler::FeaturePuller>(
       std::move(graph), sampler::bulkRowTransport(session.agent(), std::move(options)), std::move(metrics), kFeatureReplyBytes);
 }
@@ -216,6 +219,7 @@ Graph Runtime::openGraph(const std::string& directory) {
       sampler::registerFeatureService(agent, *opened, impl_->metrics, size_t{256} << 20);
       if (const runtime::GroupBulk* bulk = impl_->session->bulk()) {
         sampler::registerBulkFeatureService(agent, {.transport = bulk->transport(), .graph = *opened, .metrics = impl_->metrics});
+        sampler::registerTableKeys(agent, bulk->transport(), *opened);
       }
       sampler::registerEdgeService(agent, edgeReader, impl_->metrics, size_t{256} << 20);
     }
