@@ -8,6 +8,7 @@
 #include "benchmarks/features_bench.h"
 #include "benchmarks/limits_bench.h"
 #include "benchmarks/loader_bench.h"
+#include "benchmarks/memory_bench.h"
 #include "benchmarks/sampler_bench.h"
 
 namespace {
@@ -24,6 +25,7 @@ int runBench(int argc, char** argv) {
   farhop::benchmarks::addCacheBench(app, &status);
   farhop::benchmarks::addFeaturesBench(app, &status);
   farhop::benchmarks::addLoaderBench(app, &status);
+  farhop::benchmarks::addMemoryBench(app, &status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
