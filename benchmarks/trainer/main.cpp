@@ -62,10 +62,9 @@ class Worker {
   }
 
   void pull() {
-    release();
     int left = options_.batches;
     for (farhop::Batch& batch : loader_->epoch(1)) {
-      rows_ = torch::Tensor();  // of the batch before
+      release();  // the batch before, and its rows
       rows_ = batch.feature("x").pull();
       const torch::Tensor ids = batch.feature("original_id").pull();
       if (!torch::equal(rows_.select(1, 0), ids.to(torch::kFloat32))) throw std::runtime_error("these are not the batch's rows");
