@@ -172,16 +172,4 @@ bool LinkLoader::next(LinkBatch* batch) {
   return true;
 }
 
-LinkLoader::Iterator& LinkLoader::Iterator::operator++() {
-  batch_ = LinkBatch();  // its memory goes before the next one's comes
-  if (!loader_->next(&batch_)) loader_ = nullptr;
-  return *this;
-}
-
-LinkLoader::Iterator LinkLoader::Epoch::begin() {
-  Iterator iterator;
-  iterator.loader_ = loader_;
-  return ++iterator;
-}
-
 }  // namespace farhop

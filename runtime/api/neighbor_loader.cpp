@@ -80,16 +80,4 @@ bool NeighborLoader::next(Batch* batch) {
   return true;
 }
 
-NeighborLoader::Iterator& NeighborLoader::Iterator::operator++() {
-  batch_ = Batch();  // its memory goes before the next one's comes
-  if (!loader_->next(&batch_)) loader_ = nullptr;
-  return *this;
-}
-
-NeighborLoader::Iterator NeighborLoader::Epoch::begin() {
-  Iterator iterator;
-  iterator.loader_ = loader_;
-  return ++iterator;
-}
-
 }  // namespace farhop

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "farhop/batch.h"
+#include "farhop/epoch.h"
 #include "farhop/graph.h"
 
 namespace farhop {
@@ -143,38 +144,14 @@ class NeighborLoader {
   // store, other seeds or options, or another number of machines or processes.
   int64_t restore(const std::string& state);
 
-  class Epoch;
+  using Epoch = LoaderEpoch<NeighborLoader, Batch>;
+  using Iterator = Epoch::Iterator;
   // Starts epoch number `epoch` (part of every draw's key). Leaving an epoch early is fine; starting another
   // ends the one before.
   Epoch epoch(int64_t epoch);
 
-  // What range-for needs. next() throws Error when sampling failed; the loader stays usable for another
-  // epoch unless a peer was lost.
-  class Iterator {
-   public:
-    Batch& operator*() { return batch_; }
-    Batch* operator->() { return &batch_; }
-    Iterator& operator++();
-    bool operator!=(const Iterator& other) const { return loader_ != other.loader_; }
-    bool operator==(const Iterator& other) const { return loader_ == other.loader_; }
-
-   private:
-    friend class Epoch;
-    NeighborLoader* loader_ = nullptr;  // null at the end
-    Batch batch_;
-  };
-  class Epoch {
-   public:
-    Iterator begin();
-    Iterator end() { return {}; }
-
-   private:
-    friend class NeighborLoader;
-    explicit Epoch(NeighborLoader* loader) : loader_(loader) {}
-    NeighborLoader* loader_;
-  };
-
  private:
+  friend Iterator;
   friend class RandomWalkLoader;
   struct Impl;
   // `sampling` as made from other options than `options`, of which the rest holds.
