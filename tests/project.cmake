@@ -6,7 +6,7 @@ if(NOT FARHOP_WITH_TORCH)
   return()
 endif()
 
-add_executable(api_trainer multiproc/api_trainer.cpp multiproc/api_pull_checks.cpp multiproc/api_walk_checks.cpp)
+add_executable(api_trainer multiproc/api_trainer.cpp multiproc/api_position_checks.cpp multiproc/api_pull_checks.cpp multiproc/api_walk_checks.cpp)
 set_target_properties(api_trainer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/multiproc)
 target_link_libraries(api_trainer PRIVATE Farhop::farhop)
 target_include_directories(api_trainer PRIVATE ${PROJECT_SOURCE_DIR})

@@ -93,7 +93,7 @@ class LinkLoader {
   // As NeighborLoader's functions of these names.
   int64_t numBatches() const;
   std::string state() const;
-  int64_t restore(const std::string& state);
+  int64_t restore(const std::string& state, OtherProcesses otherProcesses = OtherProcesses::kRefuse);
 
   using Epoch = LoaderEpoch<LinkLoader, LinkBatch>;
   using Iterator = Epoch::Iterator;

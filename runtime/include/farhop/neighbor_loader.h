@@ -63,6 +63,9 @@ struct ImportanceSampling {
   std::string weight;  // edge feature of all these relations to choose edges by; empty: uniformly
 };
 
+// What restore() does with a position in the middle of an epoch that was dealt to another number of processes.
+enum class OtherProcesses { kRefuse, kNextEpoch };
+
 struct NeighborLoaderOptions {
   // Neighbours per node and hop; [0] is the hop next to the seeds. -1 takes all, 0 none. Applies to every
   // relation that fanoutsByRelation does not name.
@@ -136,13 +139,16 @@ class NeighborLoader {
   // Batches of this process per epoch.
   int64_t numBatches() const;
 
-  // The position after the last batch handed out, as a few bytes to be stored with a checkpoint: epoch, step, and
-  // a fingerprint of what makes the batches (store, seeds, options, number of processes).
+  // The position after the last batch handed out, as 64 bytes to be stored with a checkpoint: epoch, step, seed, number of
+  // processes, and a fingerprint of what makes the batches (store, seeds, options). All processes have the same at the same
+  // step, unless one has run out of an uneven epoch.
   std::string state() const;
   // Continues from there: the next epoch() of the number returned yields exactly the batches that were left of
-  // it. Throws Error(kInvalidArgument) for bytes that are no state, Error(kFailedPrecondition) for another
-  // store, other seeds or options, or another number of machines or processes.
-  int64_t restore(const std::string& state);
+  // it; none where the state is of its end. Throws Error(kInvalidArgument) for bytes that are no state,
+  // Error(kFailedPrecondition) for another store, other seeds or options, and, unless otherProcesses asks for the next
+  // whole epoch, for the middle of an epoch of another number of processes (of seeds dealt by owner: also for as many,
+  // split into machines otherwise).
+  int64_t restore(const std::string& state, OtherProcesses otherProcesses = OtherProcesses::kRefuse);
 
   using Epoch = LoaderEpoch<NeighborLoader, Batch>;
   using Iterator = Epoch::Iterator;
