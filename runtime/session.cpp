@@ -1,5 +1,6 @@
 #include "runtime/session.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -67,6 +68,8 @@ absl::Status Session::run(Deadline deadline) {
   FARHOP_RETURN_IF_ERROR(keepMasterSocket());
   FARHOP_ASSIGN_OR_RETURN(launcher_, LauncherWatch::open(contract_, &monitor_));
   if (options_.bind) bind();
+  // For the threads of channel, agent and mesh.
+  const ScopedThreadBinding service(serviceProcessors_);
   mark(&StageTimes::boundSeconds);
   FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<LocalChannel> channel, LocalChannel::open(contract_, &monitor_, deadline));
   {
@@ -91,7 +94,7 @@ absl::Status Session::run(Deadline deadline) {
   // Before the gate, so that a process that dies behind it is missed by its group as well.
   FARHOP_RETURN_IF_ERROR(group_->meet(deadline));
   StartGateOptions gate;
-  gate.memoryEstimateBytes = options_.memoryEstimateBytes;
+  gate.memoryEstimateBytes = std::max(contract_.memoryEstimateBytes, options_.memoryEstimateBytes);
   FARHOP_RETURN_IF_ERROR(passStartGate(contract_, *channel_, monitor_, gate, deadline));
   mark(&StageTimes::gateSeconds);
   rpc::reachStage("gate/passed");
@@ -125,9 +128,10 @@ absl::Status Session::keepMasterSocket() {
 
 // A process runs unbound as well, only slower: nothing here is worth failing for.
 void Session::bind() {
+  const BindingChoice& choice = contract_.binding;
   absl::StatusOr<Topology> topology = Topology::ofThisMachine();
   absl::StatusOr<BindingPlan> plan =
-      topology.ok() ? planBinding(*topology, contract_.procsPerMachine, contract_.proc) : topology.status();
+      topology.ok() ? planBinding(*topology, contract_.procsPerMachine, contract_.proc, choice) : topology.status();
   if (!plan.ok()) {
     FARHOP_LOG(WARNING) << "not bound to any cores: " << plan.status().message();
     return;
@@ -139,10 +143,12 @@ void Session::bind() {
   computeThreads_ = plan->computeThreads;
   samplerThreads_ = plan->samplerThreads;
   // A single process keeps what it was given: it has all of it.
-  if (contract_.procsPerMachine == 1) return;
-  if (const absl::Status status = applyBinding(*plan); !status.ok()) {
+  if (choice.to == BindTo::kNone || (contract_.procsPerMachine == 1 && !plan->split)) return;
+  if (const absl::Status status = applyBinding(plan->computeProcessors); !status.ok()) {
     FARHOP_LOG(WARNING) << "not bound to any cores: " << status.message();
+    return;
   }
+  if (plan->split) serviceProcessors_ = plan->serviceProcessors;
 }
 
 // On whichever thread noticed: everyone else first, then those who wait in this process. (Collectives and the

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/metrics.h"
@@ -34,8 +35,8 @@ struct SessionOptions {
   std::chrono::milliseconds startTimeout{0};
   std::chrono::milliseconds leaveTimeout{30'000};
   std::chrono::milliseconds peerTimeout{10'000};  // silence after which a peer is lost
-  uint64_t memoryEstimateBytes = 0;               // what the start gate waits for; 0: nothing
-  bool bind = true;                               // to the process's share of the cores
+  uint64_t memoryEstimateBytes = 0;               // what the start gate waits for, where that is more than the contract's
+  bool bind = true;                               // as the contract says; false: whatever it says, nowhere
   std::string fabric;                             // FARHOP_FABRIC: the group's bulk transport; empty: none
 };
 
@@ -76,6 +77,8 @@ class Session {
   Metrics& metrics() { return metrics_; }
   int computeThreads() const { return computeThreads_; }
   int samplerThreads() const { return samplerThreads_; }
+  // Where threads are to be started that sample or communicate (ScopedThreadBinding); empty: anywhere.
+  const std::vector<int>& serviceProcessors() const { return serviceProcessors_; }
   StageTimes times() const;
 
   // The counted farewell: waits until every process of the job leaves, then until every request is answered.
@@ -112,6 +115,7 @@ class Session {
   std::unique_ptr<WorkerGroup> group_;         // set once, under mutex_
   int computeThreads_ = 1;
   int samplerThreads_ = 1;
+  std::vector<int> serviceProcessors_;
   int listenerId_ = -1;
   bool closed_ = false;
 
