@@ -7,6 +7,8 @@
 #include <exception>
 #include <filesystem>
 
+#include "launcher/clean_command.h"
+#include "launcher/ps_command.h"
 #include "launcher/run_command.h"
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
 #include "launcher/inspect_command.h"
@@ -55,6 +57,8 @@ int runFarhop(int argc, char** argv) {
   app.footer(kFooter);
   int exitCode = 0;
   farhop::launcher::addRunCommand(app, std::move(line.trainer), &exitCode);
+  farhop::launcher::addPsCommand(app, &exitCode);
+  farhop::launcher::addCleanCommand(app, &exitCode);
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
   farhop::launcher::addPartitionCommand(app, &exitCode);
   farhop::launcher::addInspectCommand(app, &exitCode);

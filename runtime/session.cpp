@@ -41,7 +41,7 @@ std::string megabytes(uint64_t bytes) { return absl::StrCat(bytes / 1'000'000, "
 }  // namespace
 
 Session::Session(const LaunchContract& contract, const SessionOptions& options)
-    : contract_(contract), options_(options), uncaught_(std::uncaught_exceptions()) {
+    : contract_(contract), options_(options), uncaught_(std::uncaught_exceptions()), board_(contract) {
   times_.begin = begin_;
 }
 
@@ -67,6 +67,7 @@ absl::Status Session::run(Deadline deadline) {
   listenerId_ = monitor_.addListener([this](const absl::Status& failure) { onFailure(failure); });
   FARHOP_RETURN_IF_ERROR(keepMasterSocket());
   FARHOP_ASSIGN_OR_RETURN(launcher_, LauncherWatch::open(contract_, &monitor_));
+  openStatus();
   if (options_.bind) bind();
   // For the threads of channel, agent and mesh.
   const ScopedThreadBinding service(serviceProcessors_);
@@ -91,15 +92,18 @@ absl::Status Session::run(Deadline deadline) {
   closer_ = std::thread([this] { closeAfterFailure(); });
   mark(&StageTimes::channelSeconds);
 
+  board_.enter(ProcessState::kWaiting);
   // Before the gate, so that a process that dies behind it is missed by its group as well.
   FARHOP_RETURN_IF_ERROR(group_->meet(deadline));
   StartGateOptions gate;
   gate.memoryEstimateBytes = std::max(contract_.memoryEstimateBytes, options_.memoryEstimateBytes);
   FARHOP_RETURN_IF_ERROR(passStartGate(contract_, *channel_, monitor_, gate, deadline));
   mark(&StageTimes::gateSeconds);
+  board_.enter(ProcessState::kConnecting);
   rpc::reachStage("gate/passed");
   FARHOP_RETURN_IF_ERROR(group_->join(deadline));
   mark(&StageTimes::readySeconds);
+  board_.enter(ProcessState::kReady);
   channel_->announceReady();
 
   FARHOP_RETURN_IF_ERROR(channel_->waitAllReady(deadline));
@@ -124,6 +128,21 @@ absl::Status Session::keepMasterSocket() {
   if (contract_.numMachines > 1) return setCloseOnExec(contract_.masterFd, true);
   FileDescriptor(contract_.masterFd).reset();
   return absl::OkStatus();
+}
+
+// Nothing here is worth failing for either: a job trains as well without being watched.
+void Session::openStatus() {
+  if (launcher_ != nullptr) {
+    board_.setOnEnter([launcher = launcher_](const ProcessStatus& status) {
+      launcher->tell({status.machine, status.proc, status.state, status.upSeconds, status.peakBytes});
+    });
+  }
+  auto server = StatusServer::open(contract_, &board_);
+  if (server.ok()) {
+    statusServer_ = *std::move(server);
+  } else {
+    FARHOP_LOG(WARNING) << "`farhop ps` will not see this process: " << server.status().message();
+  }
 }
 
 // A process runs unbound as well, only slower: nothing here is worth failing for.
@@ -188,6 +207,7 @@ void Session::closeAfterFailure() {
 absl::Status Session::leave(Deadline deadline) {
   if (closed_) return absl::FailedPreconditionError("the session has been left before");
   mark(&StageTimes::leavingSeconds);
+  board_.enter(ProcessState::kLeaving);
   absl::Status status = monitor_.failed() ? monitor_.status() : farewell(deadline);
   // Whoever waits here may see a loss before the monitor has heard of it; the others are to hear of it in any case.
   // That somebody is late is no loss.
@@ -241,6 +261,8 @@ void Session::close(const absl::Status& reason) {
   }
   wake_.notify_all();
   if (closer_.joinable()) closer_.join();
+  statusServer_.reset();
+  board_.setOnEnter({});
   launcher_.reset();
   if (group_) group_->close(reason);
   if (collectives_) collectives_->interrupt();

@@ -25,6 +25,7 @@
 #include "runtime/launch_contract.h"
 #include "runtime/launcher_watch.h"
 #include "runtime/local_channel.h"
+#include "runtime/status_board.h"
 #include "runtime/worker_group.h"
 
 namespace farhop::runtime {
@@ -80,6 +81,8 @@ class Session {
   // Where threads are to be started that sample or communicate (ScopedThreadBinding); empty: anywhere.
   const std::vector<int>& serviceProcessors() const { return serviceProcessors_; }
   StageTimes times() const;
+  // What `farhop ps` shows of this process; loaders note their progress there.
+  StatusBoard& board() { return board_; }
 
   // The counted farewell: waits until every process of the job leaves, then until every request is answered.
   // OK, the recorded failure, or DeadlineExceeded; the session is closed in any case. Once.
@@ -94,6 +97,7 @@ class Session {
   absl::Status run(Deadline deadline);
   absl::Status keepMasterSocket();
   void bind();
+  void openStatus();
   void onFailure(const absl::Status& failure);
   void closeAfterFailure();
   absl::Status farewell(Deadline deadline);
@@ -109,7 +113,9 @@ class Session {
 
   Metrics metrics_;
   FailureMonitor monitor_;
-  std::unique_ptr<LauncherWatch> launcher_;    // null without a launcher
+  StatusBoard board_;
+  std::shared_ptr<LauncherWatch> launcher_;    // null without a launcher; the board's callback has it, too
+  std::unique_ptr<StatusServer> statusServer_;
   std::unique_ptr<LocalChannel> channel_;      // set once, under mutex_
   std::unique_ptr<Collectives> collectives_;
   std::unique_ptr<WorkerGroup> group_;         // set once, under mutex_
