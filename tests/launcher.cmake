@@ -3,6 +3,8 @@ farhop_test(fuzz/node_list_fuzz_test.cpp LIBS farhop_launch_contract)
 farhop_test(unit/run_options_test.cpp LIBS farhop_launcher)
 farhop_test(unit/job_test.cpp LIBS farhop_launcher)
 farhop_test(unit/output_pump_test.cpp LIBS farhop_launcher)
+farhop_test(unit/host_file_test.cpp LIBS farhop_launcher)
+farhop_test(fuzz/agent_protocol_fuzz_test.cpp LIBS farhop_launcher)
 
 # A trainer without a graph, for tests of the launcher alone.
 add_executable(launcher_test_trainer multiproc/launcher_test_trainer.cpp)
