@@ -8,6 +8,8 @@
 #include <filesystem>
 
 #include "launcher/agent_command.h"
+#include "launcher/clean_command.h"
+#include "launcher/ps_command.h"
 #include "launcher/run_command.h"
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
 #include "launcher/inspect_command.h"
@@ -62,6 +64,8 @@ int runFarhop(int argc, char** argv) {
   int exitCode = 0;
   farhop::launcher::addRunCommand(app, std::move(line.trainer), FARHOP_VERSION, &exitCode);
   farhop::launcher::addAgentCommand(app, FARHOP_VERSION, &exitCode);
+  farhop::launcher::addPsCommand(app, &exitCode);
+  farhop::launcher::addCleanCommand(app, &exitCode);
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
   farhop::launcher::addPartitionCommand(app, &exitCode);
   farhop::launcher::addInspectCommand(app, &exitCode);

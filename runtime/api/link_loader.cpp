@@ -11,6 +11,7 @@
 #include "runtime/api/loader_core.h"
 #include "runtime/api/loader_options.h"
 #include "runtime/api/status_error.h"
+#include "runtime/topology.h"
 #include "sampler/link_sampler.h"
 #include "sampler/seed_set.h"
 
@@ -179,6 +180,7 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
     return sampler->sample(batches, std::move(request), workspace, std::move(memory));
   };
   stream.requestsBeforeHops = link.strict ? sampler::kMaxRedraws + 1 : 0;
+  const runtime::ScopedThreadBinding samplers(core.session->serviceProcessors());
   impl_->stream = std::make_unique<sampler::BatchStream>(core.graph, core.session->agent(), std::move(dealer),
                                                          std::move(sampling), std::move(stream), core.metrics);
 }

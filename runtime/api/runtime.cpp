@@ -66,6 +66,8 @@ RuntimeOptions fromContract(const runtime::LaunchContract& contract) {
   options.jobId = contract.jobId;
   options.token = contract.token;
   options.start = runtime::formatStartMode(contract.start);
+  options.bind = runtime::formatBindingChoice(contract.binding);
+  options.memoryEstimateBytes = contract.memoryEstimateBytes;
   options.graph = contract.graph;
   options.masterFd = contract.masterFd;
   options.launcherFd = contract.launcherFd;
@@ -84,6 +86,8 @@ runtime::LaunchContract toContract(const RuntimeOptions& options) {
   contract.jobId = options.jobId;
   contract.token = options.token;
   contract.start = valueOrThrow(runtime::parseStartMode(options.start));
+  contract.binding = valueOrThrow(runtime::parseBindingChoice(options.bind));
+  contract.memoryEstimateBytes = options.memoryEstimateBytes;
   contract.graph = options.graph;
   contract.masterFd = options.masterFd;
   contract.launcherFd = options.launcherFd;
@@ -172,8 +176,6 @@ Runtime Runtime::start(const RuntimeOptions& options) {
   session.startTimeout = options.startTimeout;
   session.leaveTimeout = options.leaveTimeout;
   session.peerTimeout = options.peerTimeout;
-  session.memoryEstimateBytes = options.memoryEstimateBytes;
-  session.bind = options.bindCores;
   session.fabric = rpc::fabricChoiceFromEnvironment();
   auto impl = std::make_shared<Impl>();
   impl->options = options;
@@ -181,9 +183,10 @@ Runtime Runtime::start(const RuntimeOptions& options) {
   impl->stop = std::make_unique<runtime::StopAgreement>(
       options.stopAfter.count() > 0 ? Clock::now() + options.stopAfter : Clock::time_point::max());
   if (options.stopSignals) impl->stop->takeSignals();
-  impl->session = valueOrThrow(runtime::Session::start(toContract(options), session));
+  const runtime::LaunchContract contract = toContract(options);
+  impl->session = valueOrThrow(runtime::Session::start(contract, session));
   impl->metrics = std::make_shared<sampler::SamplerMetrics>(&impl->session->metrics());
-  if (options.bindCores) {
+  if (contract.binding.to != runtime::BindTo::kNone) {
     at::set_num_threads(impl->session->computeThreads());
     setBlasThreads(impl->session->computeThreads());
   }

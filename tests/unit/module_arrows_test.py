@@ -11,14 +11,15 @@ ALLOWED = {
     "partition": {"partition", "base"},
     "sampler": {"sampler", "base", "rpc", "partition"},
     "runtime": {"runtime", "base", "rpc", "partition", "sampler", "farhop"},
-    # Of runtime only the launch contract.
+    # Of runtime only the launch contract and what it draws of topologies.
     "launcher": {"launcher", "base", "partition"},
     "examples": {"farhop"},
     "benchmarks": {"benchmarks", "base", "rpc", "partition", "sampler"},
     # A trainer as a user would write it.
     "benchmarks/trainer": {"farhop"},
 }
-LAUNCHER_MAY_SEE = {"runtime/launch_contract.h", "runtime/job_news.h"}
+LAUNCHER_MAY_SEE = {"runtime/launch_contract.h", "runtime/job_news.h", "runtime/binding_choice.h", "runtime/topology.h",
+                    "runtime/job_status.h"}
 # Which files may include which part of a module at all.
 KERNELS = {
     "sampler/kernels.h",
