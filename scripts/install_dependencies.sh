@@ -8,6 +8,8 @@ packages=(
   libtorch-dev libtensorpipe-dev libgloo-dev libfabric-dev libhwloc-dev libgoogle-glog-dev libabsl-dev
   libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libmetis-dev libxxhash-dev prometheus-cpp-dev
   libgtest-dev libgmock-dev
+  # Tests make networks of their own: ip and tc.
+  iproute2
   # Without it Debian's libtorch multiplies matrices with the reference BLAS, several times slower.
   libopenblas0-pthread
 )
