@@ -8,6 +8,8 @@
 #include <filesystem>
 
 #include "launcher/agent_command.h"
+#include "launcher/dispatch_command.h"
+#include "launcher/receive_command.h"
 #include "launcher/run_command.h"
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
 #include "launcher/inspect_command.h"
@@ -61,7 +63,10 @@ int runFarhop(int argc, char** argv) {
   app.footer(kFooter);
   int exitCode = 0;
   farhop::launcher::addRunCommand(app, std::move(line.trainer), FARHOP_VERSION, &exitCode);
+  farhop::launcher::addDispatchCommand(app, &exitCode);
+  farhop::launcher::addCheckCommand(app, &exitCode);
   farhop::launcher::addAgentCommand(app, FARHOP_VERSION, &exitCode);
+  farhop::launcher::addReceiveCommand(app, &exitCode);
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
   farhop::launcher::addPartitionCommand(app, &exitCode);
   farhop::launcher::addInspectCommand(app, &exitCode);
