@@ -8,7 +8,9 @@
 #include <filesystem>
 
 #include "launcher/agent_command.h"
+#include "launcher/clean_command.h"
 #include "launcher/dispatch_command.h"
+#include "launcher/ps_command.h"
 #include "launcher/receive_command.h"
 #include "launcher/run_command.h"
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
@@ -67,6 +69,8 @@ int runFarhop(int argc, char** argv) {
   farhop::launcher::addCheckCommand(app, &exitCode);
   farhop::launcher::addAgentCommand(app, FARHOP_VERSION, &exitCode);
   farhop::launcher::addReceiveCommand(app, &exitCode);
+  farhop::launcher::addPsCommand(app, &exitCode);
+  farhop::launcher::addCleanCommand(app, &exitCode);
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
   farhop::launcher::addPartitionCommand(app, &exitCode);
   farhop::launcher::addInspectCommand(app, &exitCode);

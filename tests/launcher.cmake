@@ -33,6 +33,13 @@ target_compile_definitions(launched_kill_test PRIVATE
   FARHOP_PROGRAM="$<TARGET_FILE:farhop>" FATAL_TRAINER="$<TARGET_FILE:launched_trainer>")
 add_dependencies(launched_kill_test farhop launched_trainer)
 
+# farhop ps and clean, on jobs that stay.
+farhop_test(multiproc/job_tools_test.cpp LIBS farhop_job_commands farhop_runtime_core nlohmann_json::nlohmann_json
+            EXTRA multiproc/farhop_process.cpp TIMEOUT 180)
+target_compile_definitions(job_tools_test PRIVATE
+  FARHOP_PROGRAM="$<TARGET_FILE:farhop>" STAYING_TRAINER="$<TARGET_FILE:launched_trainer>")
+add_dependencies(job_tools_test farhop launched_trainer)
+
 # Three hosts as network namespaces, with sshds: as root, and only once, in the build that users run.
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   add_test(NAME cluster.run COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/cluster/cluster_run_test.py
