@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "launcher/config_file.h"
 #include "launcher/dry_run.h"
 #include "launcher/job.h"
 #include "launcher/local_backend.h"
@@ -31,6 +32,14 @@ int report(const absl::Status& status, int exitCode) {
 
 int reportMissing(const absl::Status& status) {
   return report(status, absl::IsPermissionDenied(status) ? kNotExecutableExitCode : kNotFoundExitCode);
+}
+
+// Reads the configuration file, where one is named, into the flags.
+absl::Status complete(CLI::App& run, RunFlags& flags, std::optional<std::vector<std::string>>& command) {
+  if (!flags.configFile.empty()) FARHOP_RETURN_IF_ERROR(applyConfigFile(flags.configFile, run, command));
+  flags.machinesGiven = run.count("--machines") > 0;
+  flags.procsGiven = run.count("--procs") > 0;
+  return absl::OkStatus();
 }
 
 int execute(const RunFlags& flags, const std::optional<std::vector<std::string>>& command) {
@@ -77,10 +86,9 @@ void addRunCommand(CLI::App& app, std::optional<std::vector<std::string>> comman
                                      "farhop run [OPTIONS] -- TRAINER [ARGUMENTS...]");
   run->footer(kFooter);
   addRunFlags(*run, *flags);
-  run->callback([run, flags, command = std::move(command), exitCode] {
-    flags->machinesGiven = run->count("--machines") > 0;
-    flags->procsGiven = run->count("--procs") > 0;
-    *exitCode = execute(*flags, command);
+  run->callback([run, flags, command = std::move(command), exitCode]() mutable {
+    const absl::Status completed = complete(*run, *flags, command);
+    *exitCode = completed.ok() ? execute(*flags, command) : report(completed, kUsageExitCode);
   });
 }
 

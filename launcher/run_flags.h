@@ -17,6 +17,7 @@ struct RunFlags {
   HostFlags hosts;
   PhaseFlags phases;
   std::string start = "gate", graph, logDirectory, workingDirectory, timeout, grace = "5", startTimeout = "60", tee = "all";
+  std::string configFile;
   int masterPort = 0;
   bool machinesGiven = false, procsGiven = false;
   std::vector<std::string> environment;
