@@ -54,7 +54,7 @@ class JobRun {
 
  private:
   void say(const std::string& line) {
-    terminals_.err->append(absl::StrCat("farhop: ", line, "\n"));
+    terminals_.err->appendOwn(absl::StrCat("farhop: ", line, "\n"));
     terminals_.err->writeSome();
   }
 

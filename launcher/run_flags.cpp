@@ -67,6 +67,9 @@ void addWatchFlags(CLI::App& run, RunFlags& flags) {
                  "Seconds for all machines to be reached and to find their files, before the first trainer starts")
       ->type_name("SECONDS")
       ->capture_default_str();
+  run.add_option("--config", flags.configFile,
+                 "YAML file with these flags as keys, and trainer: [WORDS] in place of what follows --; the command line wins")
+      ->type_name("FILE");
   run.add_flag("--dry-run", flags.options.dryRun, "Print what would be started, and start nothing");
 }
 
@@ -108,6 +111,7 @@ absl::Status checkPlaces(const RunFlags& flags, RunOptions& options) {
 void addRunFlags(CLI::App& run, RunFlags& flags) {
   addJobFlags(run, flags);
   addHostFlags(run, flags.hosts);
+  addPhaseFlags(run, flags.phases);
   addWatchFlags(run, flags);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/host_flags.h"
+#include "launcher/phases.h"
 #include "launcher/run_options.h"
 
 namespace farhop::launcher {
@@ -14,7 +15,9 @@ namespace farhop::launcher {
 struct RunFlags {
   RunOptions options;
   HostFlags hosts;
+  PhaseFlags phases;
   std::string start = "gate", graph, logDirectory, workingDirectory, timeout, grace = "5", startTimeout = "60", tee = "all";
+  std::string configFile;
   int masterPort = 0;
   bool machinesGiven = false, procsGiven = false;
   std::vector<std::string> environment;

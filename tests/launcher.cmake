@@ -44,5 +44,10 @@ add_dependencies(job_tools_test farhop launched_trainer)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   add_test(NAME cluster.run COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/cluster/cluster_run_test.py
                                     $<TARGET_FILE:farhop> $<TARGET_FILE:launcher_test_trainer> $<TARGET_FILE:launched_trainer>)
-  set_tests_properties(cluster.run PROPERTIES LABELS cluster TIMEOUT 180 SKIP_RETURN_CODE 77)
+  if(FARHOP_WITH_TORCH)
+    set(clusterTrainer $<TARGET_FILE:farhop-sage>)
+  endif()
+  add_test(NAME cluster.phases COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/cluster/cluster_phases_test.py
+                                       $<TARGET_FILE:farhop> ${clusterTrainer})
+  set_tests_properties(cluster.run cluster.phases PROPERTIES LABELS cluster TIMEOUT 180 SKIP_RETURN_CODE 77)
 endif()
