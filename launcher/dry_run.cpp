@@ -18,7 +18,7 @@ std::map<std::string, std::string> shownVariables(const RunOptions& options, Age
   if (!contract.ok()) return {};  // the start mode was checked before
   auto variables = runtime::launchEnvironment(*contract);
   variables[runtime::kEnvJobToken] = "***";
-  variables[kEnvRestartCount] = variables[kTorchRestartCount] = "0";
+  variables[kEnvRestartCount] = variables[kTorchRestartCount] = std::string(1, '0');  // GCC 12 warns of "0"
   if (!options.masterPort) {
     variables[runtime::kEnvMasterPort] = "<free port>";
     variables["MASTER_PORT"] = "<free port>";
