@@ -2,8 +2,7 @@
 
 #include <map>
 
-#include "launcher/local_backend.h"
-#include "launcher/ssh_backend.h"
+#include "launcher/job_run.h"
 #include "launcher/trainer_environment.h"
 
 namespace farhop::launcher {
@@ -32,8 +31,7 @@ std::map<std::string, std::string> shownVariables(const RunOptions& options, Age
 }  // namespace
 
 std::string describeRun(const RunOptions& options, const std::string& trainer) {
-  const Machines machines = options.hosts.empty() ? localMachines(options, kJobIdPlaceholder)
-                                                  : sshMachines(options, kJobIdPlaceholder);
+  const Machines machines = machinesOf(options, kJobIdPlaceholder);
   const AgentOrders orders = ordersOf(options, machines);
   std::string text =
       absl::StrCat("# would start ", options.processes(), " processes of ", shellQuote(trainer), "\n");

@@ -127,6 +127,50 @@ class Slurm(unittest.TestCase):
             self.cluster.start_node("n1")
         print(f"noticed within {time.monotonic() - start:.1f} s")
 
+    def launch(self, *words, command=()):
+        """farhop run inside sbatch."""
+        script = self.here / "launch.sh"
+        script.write_text("#!/bin/bash\nexec \"$@\"\n")
+        return self.cluster.submit("--chdir", self.here, "--output", self.here / "%x-%j.out", "--nodes=2", "--ntasks-per-node=2",
+                                   script, farhop, "run", "--graph", self.store(), *command, "--", sage, *SMALL, *words)
+
+    def test_farhop_run_starts_an_agent_on_every_node(self):
+        summary = self.here / "summary.json"
+        job = self.launch("--epochs", 4, "--summary", summary)
+        job.wait_for("COMPLETED")
+        self.assertIn("2 machines x 2 processes, master n0:", job.output())
+        self.assertEqual(len(json.loads(summary.read_text())["peak_rss_bytes"]), 4)
+        smaller = self.launch("--epochs", 1, command=["--machines", 3])
+        smaller.wait_for("FAILED")
+        self.assertIn("has 2 nodes, but --machines is 3", smaller.output())
+
+    def test_farhop_run_stops_its_trainers_when_asked_to(self):
+        job = self.launch(*ENDLESS, "--checkpoint", self.here / "saved")
+        job.wait_for_output("epoch  1")
+        sh("scancel", "--batch", "--signal=USR1", job.number)
+        info = job.wait_for("FAILED", seconds=NOTICED_SECONDS)
+        self.assertEqual(info["ExitCode"], "75:0", job.output())
+        self.assertIn("has stopped, as it was asked to", job.output())
+
+    def test_farhop_run_fails_soon_when_slurmd_and_slurmstepd_are_killed_and_leaves_nothing_when_killed_itself(self):
+        job = self.launch(*ENDLESS)
+        job.wait_for_output("epoch  1")
+        self.cluster.kill_node_daemon("n1")
+        self.cluster.kill_steps("n1", job)
+        try:
+            job.wait_for("FAILED", seconds=NOTICED_SECONDS)
+            self.assertRegex(job.output(), r"machine 1 \(n1\) is lost|lost machine 1")
+            until(lambda: not trainers(job), NOTICED_SECONDS, lambda: f"trainers are left: {sh('ps', 'axf')}")
+        finally:
+            self.cluster.start_node("n1")
+        until(lambda: self.cluster.idle_nodes() == 2, 30, lambda: sh("sinfo"))
+        job = self.launch(*ENDLESS)
+        job.wait_for_output("epoch  1")
+        for process in processes():
+            if process.command.startswith(f"{farhop} run"):
+                os.kill(process.pid, signal.SIGKILL)
+        until(lambda: not trainers(job), NOTICED_SECONDS, lambda: f"trainers are left: {sh('ps', 'axf')}")
+
     def resumed(self, job, summary):
         job.wait_for("COMPLETED", seconds=120)
         output = job.output()
