@@ -6,6 +6,9 @@
 #include <algorithm>
 
 #include "launcher/job.h"
+#include "launcher/local_backend.h"
+#include "launcher/slurm_backend.h"
+#include "launcher/ssh_backend.h"
 #include "launcher/supervisor.h"
 #include "launcher/terminal.h"
 
@@ -113,6 +116,11 @@ class JobRun {
 };
 
 }  // namespace
+
+Machines machinesOf(const RunOptions& options, const std::string& jobId) {
+  if (options.hosts.empty()) return localMachines(options, jobId);
+  return options.slurm ? slurmMachines(options, jobId) : sshMachines(options, jobId);
+}
 
 AgentOrders ordersOf(const RunOptions& options, const Machines& machines) {
   AgentOrders orders;

@@ -19,7 +19,7 @@ struct RunFlags {
   std::string start = "gate", graph, logDirectory, workingDirectory, timeout, grace = "5", startTimeout = "60", tee = "all";
   std::string configFile;
   int masterPort = 0;
-  bool machinesGiven = false, procsGiven = false;
+  bool machinesGiven = false, procsGiven = false, local = false;
   std::vector<std::string> environment;
 };
 
