@@ -14,8 +14,8 @@ namespace farhop::launcher {
 struct RunFlags {
   RunOptions options;
   HostFlags hosts;
-  std::string start = "gate", graph, logDirectory, workingDirectory, timeout, grace = "5", startTimeout = "60", tee = "all";
-  int masterPort = 0;
+  std::string start = "gate", bind = "core", bindThreads = "share", memoryEstimate, graph, logDirectory, workingDirectory, timeout, grace = "5", startTimeout = "60", tee = "all";
+  int masterPort = 0, gateWidth = 0;
   bool machinesGiven = false, procsGiven = false;
   std::vector<std::string> environment;
 };
