@@ -8,6 +8,7 @@
 #include "benchmarks/features_bench.h"
 #include "benchmarks/limits_bench.h"
 #include "benchmarks/sampler_bench.h"
+#include "benchmarks/startup_bench.h"
 
 namespace {
 
@@ -22,6 +23,7 @@ int runBench(int argc, char** argv) {
   farhop::benchmarks::addExchangeBench(app, &status);
   farhop::benchmarks::addCacheBench(app, &status);
   farhop::benchmarks::addFeaturesBench(app, &status);
+  farhop::benchmarks::addStartupBench(app, &status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -9,6 +9,7 @@
 
 #include "launcher/agent_command.h"
 #include "launcher/clean_command.h"
+#include "launcher/doctor_command.h"
 #include "launcher/ps_command.h"
 #include "launcher/run_command.h"
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
@@ -66,6 +67,7 @@ int runFarhop(int argc, char** argv) {
   farhop::launcher::addAgentCommand(app, FARHOP_VERSION, &exitCode);
   farhop::launcher::addPsCommand(app, &exitCode);
   farhop::launcher::addCleanCommand(app, &exitCode);
+  farhop::launcher::addDoctorCommand(app, FARHOP_VERSION, &exitCode);
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
   farhop::launcher::addPartitionCommand(app, &exitCode);
   farhop::launcher::addInspectCommand(app, &exitCode);
