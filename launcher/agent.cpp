@@ -1,7 +1,5 @@
 #include "launcher/agent.h"
 
-#include "launcher/machine_checks.h"
-
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -11,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "launcher/machine_checks.h"
 #include "launcher/run_options.h"
 #include "launcher/trainer_environment.h"
 #include "runtime/job_news.h"

@@ -50,9 +50,9 @@ class Examination {
     channel_.emplace(std::move(out), std::move(in));
   }
 
-  void hello(const std::string& version) {
+  void hello(const std::string& version, std::chrono::milliseconds timeout) {
     if (!channel_) return;
-    const Deadline deadline = Deadline::after(kReachTime);
+    const Deadline deadline = Deadline::after(std::min(timeout, kReachTime));
     const std::string magic = kDoctorMagic;
     for (size_t lines = 0; lines < kMaxBannerLines; ++lines) {
       const auto line = channel_->receive(deadline);
@@ -219,7 +219,7 @@ std::vector<MachineReport> examineHosts(const std::vector<DoctorHost>& hosts, co
     all.back()->start();
   }
   onAll(all, [&](Examination& one) {
-    one.hello(version);
+    one.hello(version, timeout);
     one.clock();
     one.checks(options, timeout);
   });

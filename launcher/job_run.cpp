@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "launcher/job.h"
+#include "launcher/machine_checks.h"
 #include "launcher/start_report.h"
 #include "launcher/supervisor.h"
 #include "launcher/terminal.h"
@@ -128,7 +129,9 @@ AgentOrders ordersOf(const RunOptions& options, const Machines& machines) {
   orders.procs = static_cast<uint32_t>(options.procs);
   orders.start = runtime::formatStartMode(options.start);
   orders.bind = runtime::formatBindingChoice(options.binding);
-  orders.memoryEstimateBytes = options.memoryEstimateBytes.value_or(0);
+  // What a process is sure to need; of its batches nothing is known here.
+  const MemoryDemand demand{{options.machines, 0, options.procs}, 0, 0, 0};
+  orders.memoryEstimateBytes = options.memoryEstimateBytes.value_or(estimateMemory(demand).process);
   orders.graph = options.graph;
   orders.workingDirectory = options.workingDirectory;
   orders.masterAddr = machines.masterAddr;

@@ -39,3 +39,9 @@ farhop_test(multiproc/job_tools_test.cpp LIBS farhop_job_commands farhop_runtime
 target_compile_definitions(job_tools_test PRIVATE
   FARHOP_PROGRAM="$<TARGET_FILE:farhop>" STAYING_TRAINER="$<TARGET_FILE:launched_trainer>")
 add_dependencies(job_tools_test farhop launched_trainer)
+
+farhop_test(multiproc/doctor_test.cpp LIBS farhop_job_commands farhop_fixture_graphs nlohmann_json::nlohmann_json
+            EXTRA multiproc/farhop_process.cpp TIMEOUT 180)
+target_compile_definitions(doctor_test PRIVATE
+  FARHOP_PROGRAM="$<TARGET_FILE:farhop>" FARHOP_TEST_VERSION="${PROJECT_VERSION}")
+add_dependencies(doctor_test farhop)
