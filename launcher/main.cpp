@@ -9,8 +9,10 @@
 
 #include "launcher/agent_command.h"
 #include "launcher/clean_command.h"
+#include "launcher/dispatch_command.h"
 #include "launcher/doctor_command.h"
 #include "launcher/ps_command.h"
+#include "launcher/receive_command.h"
 #include "launcher/run_command.h"
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
 #include "launcher/inspect_command.h"
@@ -64,7 +66,10 @@ int runFarhop(int argc, char** argv) {
   app.footer(kFooter);
   int exitCode = 0;
   farhop::launcher::addRunCommand(app, std::move(line.trainer), FARHOP_VERSION, &exitCode);
+  farhop::launcher::addDispatchCommand(app, &exitCode);
+  farhop::launcher::addCheckCommand(app, &exitCode);
   farhop::launcher::addAgentCommand(app, FARHOP_VERSION, &exitCode);
+  farhop::launcher::addReceiveCommand(app, &exitCode);
   farhop::launcher::addPsCommand(app, &exitCode);
   farhop::launcher::addCleanCommand(app, &exitCode);
   farhop::launcher::addDoctorCommand(app, FARHOP_VERSION, &exitCode);

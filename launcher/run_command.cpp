@@ -37,8 +37,20 @@ int execute(const RunFlags& flags, const std::optional<std::vector<std::string>>
   const absl::StatusOr<RunOptions> options = checkRunFlags(flags, command);
   if (!options.ok()) return report(options.status(), kUsageExitCode);
   const bool local = options->hosts.empty();
+  const PhasePlan phases{flags.phases, flags.hosts, options->graph, options->machines};
+  const auto commands = phaseCommands(phases);
+  if (!commands.ok()) return report(commands.status(), kUsageExitCode);
+  if (options->dryRun) {
+    for (const std::vector<std::string>& words : *commands) std::printf("# %s\n%s\n", words[1].c_str(), shellLine(words).c_str());
+  } else {
+    const absl::StatusOr<int> done = runPhases(phases);
+    if (!done.ok()) return report(done.status(), kFailedExitCode);
+    if (*done != 0) return *done;
+  }
   // The hosts' agents look for the files there.
-  const absl::StatusOr<std::string> trainer = local ? checkFiles(*options) : options->command.front();
+  RunOptions files = *options;
+  if (options->dryRun && !flags.phases.raw.empty()) files.graph.clear();  // it would be made first
+  const absl::StatusOr<std::string> trainer = local ? checkFiles(files) : options->command.front();
   if (!trainer.ok()) return reportMissing(trainer.status());
   if (options->dryRun) {
     const std::string text = describeRun(*options, *trainer);

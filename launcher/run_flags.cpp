@@ -153,6 +153,7 @@ absl::Status checkPlaces(const RunFlags& flags, RunOptions& options) {
 void addRunFlags(CLI::App& run, RunFlags& flags) {
   addJobFlags(run, flags);
   addHostFlags(run, flags.hosts);
+  addPhaseFlags(run, flags.phases);
   addWatchFlags(run, flags);
 }
 

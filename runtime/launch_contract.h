@@ -41,6 +41,9 @@ inline constexpr char kNeverCameAdvice[] =
     "it did not start, died before, or waits itself: see its log (with farhop run, or srun --kill-on-bad-exit=1, a death "
     "ends the start at once)";
 
+// With which a trainer ends that has stopped because it was asked to: no failure, and no end either.
+inline constexpr int kStoppedExitCode = 75;
+
 inline constexpr int kMaxMachines = 65'536;
 inline constexpr int kMaxProcsPerMachine = 1'024;
 

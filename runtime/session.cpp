@@ -61,7 +61,8 @@ absl::Status Session::run(Deadline deadline) {
   // First of the listeners: the others are to know before collectives close their connections.
   if (contract_.numMachines > 1 && wantsBulk(options_.fabric)) {
     // First: it sets what the library reads from the environment.
-    FARHOP_RETURN_IF_ERROR(rpc::loadFabric());
+    const absl::Status loaded = rpc::loadFabric();
+    if (insistsOnBulk(options_.fabric)) FARHOP_RETURN_IF_ERROR(loaded);
     mark(&StageTimes::fabricSeconds);
   }
   listenerId_ = monitor_.addListener([this](const absl::Status& failure) { onFailure(failure); });

@@ -38,7 +38,7 @@ struct SessionOptions {
   std::chrono::milliseconds peerTimeout{10'000};  // silence after which a peer is lost
   uint64_t memoryEstimateBytes = 0;               // what the start gate waits for, where that is more than the contract's
   bool bind = true;                               // as the contract says; false: whatever it says, nowhere
-  std::string fabric;                             // FARHOP_FABRIC: the group's bulk transport; empty: none
+  std::string fabric = "none";                    // FARHOP_FABRIC: the group's bulk transport; see wantsBulk()
 };
 
 // Seconds since start() was called, at which a stage was over; -1 while it is not.
@@ -71,7 +71,7 @@ class Session {
   const LaunchContract& contract() const { return contract_; }
   // Null with one machine.
   rpc::Agent* agent() const { return group_->agent(); }
-  // Null with one machine, and unless SessionOptions::fabric asks for one.
+  // Null with one machine, and where the group does without (SessionOptions::fabric).
   const GroupBulk* bulk() const { return group_->bulk(); }
   Collectives& collectives() { return *collectives_; }
   FailureMonitor& failure() { return monitor_; }

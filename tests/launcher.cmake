@@ -45,3 +45,15 @@ farhop_test(multiproc/doctor_test.cpp LIBS farhop_job_commands farhop_fixture_gr
 target_compile_definitions(doctor_test PRIVATE
   FARHOP_PROGRAM="$<TARGET_FILE:farhop>" FARHOP_TEST_VERSION="${PROJECT_VERSION}")
 add_dependencies(doctor_test farhop)
+
+# Three hosts as network namespaces, with sshds: as root, and only once, in the build that users run.
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_test(NAME cluster.run COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/cluster/cluster_run_test.py
+                                    $<TARGET_FILE:farhop> $<TARGET_FILE:launcher_test_trainer> $<TARGET_FILE:launched_trainer>)
+  if(FARHOP_WITH_TORCH)
+    set(clusterTrainer $<TARGET_FILE:farhop-sage>)
+  endif()
+  add_test(NAME cluster.phases COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/cluster/cluster_phases_test.py
+                                       $<TARGET_FILE:farhop> ${clusterTrainer})
+  set_tests_properties(cluster.run cluster.phases PROPERTIES LABELS cluster TIMEOUT 180 SKIP_RETURN_CODE 77)
+endif()

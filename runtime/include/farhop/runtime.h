@@ -15,6 +15,10 @@
 
 namespace farhop {
 
+// The exit code of a trainer that has stopped when asked to, so that whoever started it knows that there is more to do
+// (scripts/slurm, docs/stopping.md). EX_TEMPFAIL of sysexits.h.
+inline constexpr int kStoppedExitCode = 75;
+
 // What openGraph() compares with the store's checksums before anything is sampled; the machine's processes share
 // the work, and reading the files once also brings them into memory. kStructure leaves features out: a damaged
 // one gives wrong numbers, not a crash.
@@ -52,6 +56,11 @@ struct RuntimeOptions {
   // How long a collective waits for processes that are alive but slow (a lost one ends it at once).
   std::chrono::milliseconds collectiveTimeout{1'800'000};
   StoreCheck storeCheck = StoreCheck::kAll;
+  // From start() on SIGUSR1 and SIGTERM ask the whole job to stop, see Runtime::stopRequested(). Otherwise they do from its
+  // first call on, and end this process before.
+  bool stopSignals = false;
+  // This long after start() the process asks as well; 0: never.
+  std::chrono::milliseconds stopAfter{0};
   uint64_t memoryEstimateBytes = 0;                  // what the gate waits to be free; 0: no check (farhop run estimates it)
 
   // From FARHOP_* (farhop run), else from a Slurm step, else a single process. Throws
@@ -142,6 +151,15 @@ class Runtime {
   // For a process whose epoch ended before the others': takes part in their averageGradients() with nothing
   // of its own, calling `step` after each (usually the optimiser's), until all have called joinUneven().
   void joinUneven(const std::vector<torch::Tensor>& parameters, const std::function<void()>& step);
+
+  // Whether the job is to stop: true on all processes after the same step, and from then on, once any of them got SIGUSR1
+  // or SIGTERM (from the first call on; signals that the program handles or ignores itself stay its own), has been in the
+  // job for stopAfter, or called requestStop(). To be called once per step, after averageGradients(), whose message
+  // carries the question: it then sends nothing. Without one since the last call it is a collective, a sum of one number.
+  // What to do then: save model and NeighborLoader::state(), leave(), end with kStoppedExitCode. Throws Error.
+  bool stopRequested();
+  // Asks, as a signal does. Thread-safe.
+  void requestStop();
 
   // Copies rank 0's values to all processes, in place. Collective.
   void broadcast(const std::vector<torch::Tensor>& tensors);
