@@ -10,6 +10,7 @@
 #include "launcher/agent_command.h"
 #include "launcher/clean_command.h"
 #include "launcher/dispatch_command.h"
+#include "launcher/doctor_command.h"
 #include "launcher/ps_command.h"
 #include "launcher/receive_command.h"
 #include "launcher/run_command.h"
@@ -71,6 +72,7 @@ int runFarhop(int argc, char** argv) {
   farhop::launcher::addReceiveCommand(app, &exitCode);
   farhop::launcher::addPsCommand(app, &exitCode);
   farhop::launcher::addCleanCommand(app, &exitCode);
+  farhop::launcher::addDoctorCommand(app, FARHOP_VERSION, &exitCode);
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
   farhop::launcher::addPartitionCommand(app, &exitCode);
   farhop::launcher::addInspectCommand(app, &exitCode);
