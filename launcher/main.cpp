@@ -9,6 +9,7 @@
 
 #include "launcher/run_command.h"
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
+#include "launcher/import_command.h"
 #include "launcher/inspect_command.h"
 #include "launcher/partition_command.h"
 #endif
@@ -56,6 +57,7 @@ int runFarhop(int argc, char** argv) {
   int exitCode = 0;
   farhop::launcher::addRunCommand(app, std::move(line.trainer), &exitCode);
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
+  farhop::launcher::addImportCommand(app, &exitCode);
   farhop::launcher::addPartitionCommand(app, &exitCode);
   farhop::launcher::addInspectCommand(app, &exitCode);
 #endif

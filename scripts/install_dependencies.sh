@@ -7,6 +7,7 @@ packages=(
   build-essential cmake ninja-build pkg-config git python3 python3-numpy
   libtorch-dev libtensorpipe-dev libgloo-dev libfabric-dev libhwloc-dev libgoogle-glog-dev libabsl-dev
   libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libmetis-dev libxxhash-dev prometheus-cpp-dev
+  zlib1g-dev libzstd-dev
   libgtest-dev libgmock-dev
   # Without it Debian's libtorch multiplies matrices with the reference BLAS, several times slower.
   libopenblas0-pthread
