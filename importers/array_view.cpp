@@ -159,7 +159,25 @@ absl::StatusOr<ArrayView> openNpy(const std::string& path) {
   return view;
 }
 
+namespace {
+
+// .npy has no bfloat16: its numbers are the upper halves of a float32's.
+absl::Status saveWidened(const ArrayView& array, const std::string& path) {
+  FARHOP_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::create(path, DType::kFloat32, array.shape));
+  std::vector<uint16_t> row(array.rowElements());
+  std::vector<uint32_t> wide(row.size());
+  for (uint64_t i = 0; i < array.rows() && !row.empty(); ++i) {
+    array.copyRow(i, reinterpret_cast<std::byte*>(row.data()));
+    for (size_t e = 0; e < row.size(); ++e) wide[e] = uint32_t{row[e]} << 16;
+    FARHOP_RETURN_IF_ERROR(writer.write(wide.data(), wide.size() * sizeof(uint32_t)));
+  }
+  return writer.commit(Durability::kStarted);
+}
+
+}  // namespace
+
 absl::Status saveArray(const ArrayView& array, const std::string& path) {
+  if (array.dtype == DType::kBFloat16) return saveWidened(array, path);
   FARHOP_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::create(path, array.dtype, array.shape));
   const size_t rowBytes = static_cast<size_t>(array.rowElements()) * dtypeBytes(array.dtype);
   constexpr size_t kChunkBytes = size_t{1} << 20;

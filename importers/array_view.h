@@ -57,7 +57,7 @@ absl::Status describeNpy(const NpyHeader& header, std::span<const std::byte> fil
 // A mapped .npy, in either order.
 absl::StatusOr<ArrayView> openNpy(const std::string& path);
 
-// Writes the array in C order, streaming. A single column of shape (n, 1) stays one.
+// Writes the array in C order, streaming; bfloat16 as float32.
 absl::Status saveArray(const ArrayView& array, const std::string& path);
 
 // Ends of edges must be below these.

@@ -50,7 +50,7 @@ class MetadataText {
     text_ += description_.features.empty() ? "feature_data: []\n" : "feature_data:\n";
     for (const DatasetDescription::Feature& feature : description_.features) {
       absl::StrAppend(&text_, "- domain: ", feature.domain, "\n");
-      if (typed_ && feature.domain != "graph") absl::StrAppend(&text_, "  type: ", yamlText(feature.type), "\n");
+      if (typed_ && feature.domain != "graph" && !feature.type.empty()) absl::StrAppend(&text_, "  type: ", yamlText(feature.type), "\n");
       absl::StrAppend(&text_, "  name: ", yamlText(feature.name), "\n");
       array("  ", feature.path);
     }
@@ -87,7 +87,7 @@ class MetadataText {
         if (set.split != split) continue;
         if (std::exchange(first, false)) absl::StrAppend(&text_, "  ", split, "_set:\n");
         text_ += "  - ";
-        if (typed_) absl::StrAppend(&text_, "type: ", yamlText(set.type), "\n    ");
+        if (typed_ && !set.type.empty()) absl::StrAppend(&text_, "type: ", yamlText(set.type), "\n    ");
         text_ += "data:\n";
         for (const DatasetDescription::SetData& data : set.data) {
           absl::StrAppend(&text_, "    - name: ", yamlText(data.name), "\n");

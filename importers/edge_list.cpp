@@ -261,7 +261,7 @@ class EdgeListImporter {
       }
     };
     FARHOP_RETURN_IF_ERROR(addEdges(array, {limit(file.sourceType), limit(file.destinationType)}, renumber, &edges));
-    if (edges.edges() == 0) return absl::InvalidArgumentError(absl::StrCat(file.path, " holds no edge"));
+    if (edges.edges() == 0 && !options_.allowEmpty) return absl::InvalidArgumentError(absl::StrCat(file.path, " holds no edge"));
     return finishRelation(&edges, &source, &destination);
   }
 

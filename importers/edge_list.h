@@ -36,6 +36,7 @@ struct EdgeListOptions {
   std::vector<EdgeColumn> columns;
   // Number of nodes by type, where not what the largest id says. With dictionaries: at least so many.
   std::map<std::string, uint64_t> nodeCounts;
+  bool allowEmpty = false;  // arrays without edges
   int threads = 1;
 };
 

@@ -14,7 +14,25 @@ constexpr uint64_t kMostRows = uint64_t{1} << 56;
 constexpr size_t kAlignment = 64;
 constexpr size_t kPreambleBytes = 10;  // magic, version and length of a version 1.0 file
 
+// `size` bytes, or as many as it needs where that is 0.
+std::string formatHeader(DType dtype, bool fortranOrder, const std::string& shape, size_t size) {
+  std::string dictionary = absl::StrCat("{'descr': '", npyDescriptor(dtype), "', 'fortran_order': ",
+                                        fortranOrder ? "True" : "False", ", 'shape': (", shape, "), }");
+  const size_t needed = kPreambleBytes + dictionary.size() + 1;
+  if (size == 0) size = (needed + kAlignment - 1) / kAlignment * kAlignment;
+  dictionary.append(size - needed, ' ');
+  dictionary += '\n';
+  std::string text("\x93NUMPY\x01\0", 8);
+  text += static_cast<char>(dictionary.size() & 0xFF);
+  text += static_cast<char>(dictionary.size() >> 8);
+  return text + dictionary;
+}
+
 }  // namespace
+
+std::string formatPairsHeader(DType dtype, uint64_t pairs) {
+  return formatHeader(dtype, true, absl::StrCat("2, ", pairs), 0);
+}
 
 GrowingNpy::GrowingNpy(AtomicFile file, std::string path, DType dtype, std::vector<uint64_t> rowShape, bool pairs)
     : file_(std::move(file)), path_(std::move(path)), dtype_(dtype), rowShape_(std::move(rowShape)), pairs_(pairs) {
@@ -25,16 +43,7 @@ GrowingNpy::GrowingNpy(AtomicFile file, std::string path, DType dtype, std::vect
 std::string GrowingNpy::header(uint64_t rows, size_t size) const {
   std::string shape = pairs_ ? absl::StrCat("2, ", rows) : absl::StrCat(rows, rowShape_.empty() ? "," : "");
   for (uint64_t dimension : rowShape_) absl::StrAppend(&shape, ", ", dimension);
-  std::string dictionary = absl::StrCat("{'descr': '", npyDescriptor(dtype_), "', 'fortran_order': ",
-                                        pairs_ ? "True" : "False", ", 'shape': (", shape, "), }");
-  const size_t needed = kPreambleBytes + dictionary.size() + 1;
-  if (size == 0) size = (needed + kAlignment - 1) / kAlignment * kAlignment;
-  dictionary.append(size - needed, ' ');
-  dictionary += '\n';
-  std::string text("\x93NUMPY\x01\0", 8);
-  text += static_cast<char>(dictionary.size() & 0xFF);
-  text += static_cast<char>(dictionary.size() >> 8);
-  return text + dictionary;
+  return formatHeader(dtype_, pairs_, shape, size);
 }
 
 absl::StatusOr<GrowingNpy> GrowingNpy::start(const std::string& path, DType dtype, std::vector<uint64_t> rowShape,

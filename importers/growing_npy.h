@@ -44,6 +44,9 @@ class GrowingNpy {
   uint64_t dataBytes_ = 0;
 };
 
+// The header of such a file of pairs.
+std::string formatPairsHeader(DType dtype, uint64_t pairs);
+
 // The ends of a relation's edges, as GrowingNpy::createPairs() has them: int32 as long as that holds them, else int64.
 class EdgeFile {
  public:

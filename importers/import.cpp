@@ -52,7 +52,7 @@ absl::StatusOr<SourceKind> tellKind(const ImportOptions& options) {
 }
 
 // A file inside a directory of partitions stands for the directory.
-[[maybe_unused]] std::string directoryOf(const std::string& source) {
+std::string directoryOf(const std::string& source) {
   std::error_code error;
   if (fs::is_directory(source, error)) return source;
   const std::string parent = fs::path(source).parent_path().string();
@@ -96,8 +96,16 @@ absl::StatusOr<DatasetDescription> importDataset(const ImportOptions& options) {
   const std::string& source = options.sources[0];
   const auto run = [&]() -> absl::Status {
     switch (kind) {
+      case SourceKind::kGraphBolt:
+        return importGraphBolt(source, options, &output);
       case SourceKind::kOgb:
         return importOgb(source, options, &output);
+      case SourceKind::kDgl:
+        return importDgl(source, options, &output);
+      case SourceKind::kGraphLearn:
+        return importGraphLearn(directoryOf(source), options, &output);
+      case SourceKind::kPyg:
+        return importPyg(directoryOf(source), options, &output);
       default:
         return importEdges(options, &output);
     }
