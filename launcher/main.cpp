@@ -9,6 +9,7 @@
 
 #include "launcher/run_command.h"
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
+#include "launcher/export_command.h"
 #include "launcher/import_command.h"
 #include "launcher/inspect_command.h"
 #include "launcher/partition_command.h"
@@ -60,6 +61,7 @@ int runFarhop(int argc, char** argv) {
   farhop::launcher::addImportCommand(app, &exitCode);
   farhop::launcher::addPartitionCommand(app, &exitCode);
   farhop::launcher::addInspectCommand(app, &exitCode);
+  farhop::launcher::addExportCommand(app, &exitCode);
 #endif
   const std::string command = line.words.empty() ? "" : line.words[0];
   std::reverse(line.words.begin(), line.words.end());  // CLI11 takes a vector from its end

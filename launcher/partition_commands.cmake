@@ -1,7 +1,8 @@
-# The commands that need no run-time: farhop import, partition and inspect. A library, so that tests run them
+# The commands that need no run-time: farhop import, export, partition and inspect. A library, so that tests run them
 # without the program; linked into the program where that exists.
 if(NOT TARGET farhop_partition_commands)
   add_library(farhop_partition_commands STATIC
+    ${CMAKE_CURRENT_LIST_DIR}/export_command.cpp
     ${CMAKE_CURRENT_LIST_DIR}/import_command.cpp
     ${CMAKE_CURRENT_LIST_DIR}/inspect_command.cpp
     ${CMAKE_CURRENT_LIST_DIR}/partition_command.cpp
