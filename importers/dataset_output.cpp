@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -118,6 +119,12 @@ std::string formatMetadata(const DatasetDescription& description) { return Metad
 absl::StatusOr<DatasetOutput> DatasetOutput::create(const std::string& directory, bool force) {
   FARHOP_ASSIGN_OR_RETURN(partition::StagedDirectory staged,
                           partition::StagedDirectory::create(directory, force, {kRecordFile, "data set"}));
+  // A run that was killed may have left files: none of them is gone on with.
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(staged.path(), error), end; !error && it != end; it.increment(error)) {
+    std::filesystem::remove_all(it->path(), error);
+  }
+  if (error) return errnoStatus(absl::StrCat("clearing ", staged.path()), error.value());
   return DatasetOutput(std::move(staged));
 }
 

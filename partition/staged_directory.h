@@ -16,19 +16,20 @@ struct StagedKind {
   std::string name = "graph store";
 };
 
-// Not thread-safe. Destroyed without commit(), it removes what was written. A process that dies leaves
-// ".NAME.tmp-PID-..." behind, which the next create() for the same name removes (a lock on the directory
-// tells the dead from the living).
+// Not thread-safe. Destroyed without commit(), it removes what was written. A process that dies leaves ".NAME.partial"
+// behind, which the next create() for the same name takes over as it is (a lock on the directory tells the dead from
+// the living).
 class StagedDirectory {
  public:
   // `directory` is the final name. AlreadyExists when there is one of this kind and not `force`; FailedPrecondition
-  // when there is something else than that or an empty directory, which no option replaces.
+  // when there is something else than that or an empty directory, which no option replaces, and when another run is
+  // writing one of that name.
   static absl::StatusOr<StagedDirectory> create(const std::string& directory, bool force, StagedKind kind = {});
   StagedDirectory(StagedDirectory&& other) noexcept;
   StagedDirectory& operator=(StagedDirectory&&) = delete;
   ~StagedDirectory();
 
-  // Where to write.
+  // Where to write. What an earlier run left is still there.
   const std::string& path() const { return temporary_; }
   // Syncs every file and directory inside: cheap for files whose writing was started long ago
   // (Durability::kStarted), so that a store of many small arrays does not wait for the disk once per array.

@@ -11,6 +11,8 @@ packages=(
   libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libmetis-dev libxxhash-dev prometheus-cpp-dev
   zlib1g-dev libzstd-dev
   libgtest-dev libgmock-dev
+  # farhop run on hosts, farhop dispatch, and the tests of both.
+  openssh-client openssh-server rsync iproute2 util-linux procps
   # Without it Debian's libtorch multiplies matrices with the reference BLAS, several times slower.
   libopenblas0-pthread
 )

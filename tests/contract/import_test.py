@@ -51,7 +51,7 @@ class Import(unittest.TestCase):
         self.assertEqual(result.returncode, 1, result.stdout)
         self.assertIn(message, result.stderr)
         self.assertFalse(os.path.exists(self.path("refused")))
-        self.assertEqual([name for name in os.listdir(self.root) if ".tmp-" in name], [])
+        self.assertEqual([name for name in os.listdir(self.root) if name.startswith(".")], [])
 
     def array(self, *parts):
         return np.load(self.path("out/" + ".".join(parts) + ".npy"))

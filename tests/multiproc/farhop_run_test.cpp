@@ -237,7 +237,7 @@ TEST(FarhopRun, RefusesABadCommandLine) {
 
 TEST(FarhopRun, EndsWhatItStarted_WhenALaterOneCannotStart) {
   TemporaryDirectory directory;
-  // The program disappears as soon as the first process runs.
+  // The program disappears as soon as a process runs, and the machine's later ones wait for it to be executed.
   std::ofstream(directory / "trainer") << "#!/bin/sh\nrm -f \"$0\"\nsleep 60\n";
   std::filesystem::permissions(directory / "trainer", std::filesystem::perms::owner_all);
   FarhopProcess farhop(farhopRun({"--machines", "8", "--procs", "8"}, {directory / "trainer"}));
