@@ -38,7 +38,11 @@ EXPECTED = {
     "features": {(f"{floats} floats, {what}", unit) for floats in (100, 128, 1024, 50000)
                  for what, unit in (("own", "GB/s"), ("remote, libfabric", "GB/s"), ("remote, TensorPipe", "GB/s"),
                                     ("half remote, libfabric", "GB/s"), ("half remote, TensorPipe", "GB/s"),
-                                    ("remote, libfabric", "x TensorPipe"))},
+                                    ("remote, libfabric", "x TensorPipe"), ("remote, libfabric over shm", "GB/s"),
+                                    ("half remote, libfabric over shm", "GB/s"),
+                                    ("remote, libfabric over shm", "x TensorPipe"))}
+                | {(f"{floats} floats, remote, read, libfabric{over}", "GB/s") for floats in (1024, 50000)
+                   for over in ("", " over shm")},
     "exchange": {("random 64-byte reads, 4 KiB pages", "reads/s"), ("random 64-byte reads, huge pages", "reads/s"),
                  ("local", "edges/s"), ("process 0", "edges/s"), ("process 1", "edges/s"),
                  ("processor time", "us/batch"), ("stage none", "us/batch")}
