@@ -39,7 +39,11 @@ EXPECTED = {
     "features": {(f"{floats} floats, {what}", unit) for floats in (100, 128, 1024, 50000)
                  for what, unit in (("own", "GB/s"), ("remote, libfabric", "GB/s"), ("remote, TensorPipe", "GB/s"),
                                     ("half remote, libfabric", "GB/s"), ("half remote, TensorPipe", "GB/s"),
-                                    ("remote, libfabric", "x TensorPipe"))},
+                                    ("remote, libfabric", "x TensorPipe"), ("remote, libfabric over shm", "GB/s"),
+                                    ("half remote, libfabric over shm", "GB/s"),
+                                    ("remote, libfabric over shm", "x TensorPipe"))}
+                | {(f"{floats} floats, remote, read, libfabric{over}", "GB/s") for floats in (1024, 50000)
+                   for over in ("", " over shm")},
     "loader": {(f"{case}, {work}", unit) for case in ("local", "tensorpipe", "tcp")
                for work, units in (("sampling alone", ("batches/s",)), ("pulling alone", ("batches/s",)),
                                    ("sampling and pulling", ("batches/s", "x one after the other", "GB/s", "remote share",
