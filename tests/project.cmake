@@ -6,7 +6,7 @@ if(NOT FARHOP_WITH_TORCH)
   return()
 endif()
 
-add_executable(api_trainer multiproc/api_trainer.cpp multiproc/api_pull_checks.cpp multiproc/api_walk_checks.cpp)
+add_executable(api_trainer multiproc/api_trainer.cpp multiproc/api_position_checks.cpp multiproc/api_pull_checks.cpp multiproc/api_walk_checks.cpp)
 set_target_properties(api_trainer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/multiproc)
 target_link_libraries(api_trainer PRIVATE Farhop::farhop)
 target_include_directories(api_trainer PRIVATE ${PROJECT_SOURCE_DIR})
@@ -45,6 +45,9 @@ add_dependencies(consumer_test farhop farhop_shared)
 add_test(NAME multiproc.sage COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/multiproc/sage_test.py
                                      $<TARGET_FILE:farhop> $<TARGET_FILE:farhop-sage> $<TARGET_FILE:farhop-sgc>)
 set_tests_properties(multiproc.sage PROPERTIES LABELS multiproc TIMEOUT 240)
+add_test(NAME fault.checkpoint COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/fault/checkpoint_test.py
+                                       $<TARGET_FILE:farhop> $<TARGET_FILE:farhop-sage>)
+set_tests_properties(fault.checkpoint PROPERTIES LABELS fault TIMEOUT 240)
 add_test(NAME consumer.quickstart COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/consumer/quickstart_test.py)
 set_tests_properties(consumer.quickstart PROPERTIES LABELS "consumer;full" TIMEOUT 1800)
 

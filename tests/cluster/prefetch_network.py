@@ -145,7 +145,7 @@ def run(*words):
 
 def make_store(options, directory):
     if options.functional:
-        from three_class_dataset import write_dataset
+        from small_dataset import write_dataset
         write_dataset(directory / "raw")
     else:
         run(ROOT / "scripts" / "make_debian_dataset", "--out", directory / "raw")

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from three_class_dataset import write_dataset
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from small_dataset import write_dataset  # noqa: E402
 
 farhop, sage, sgc = sys.argv[1:4]
 
@@ -34,7 +34,7 @@ epochs = re.findall(r"epoch +(\d+) ", output)
 assert epochs == [str(e) for e in range(8)], f"one line per epoch, not {epochs}"
 assert all(line.startswith("[m0 p0] ") for line in output.splitlines() if "epoch" in line), output
 assert set(summary) == {
-    "test_accuracy", "mlp_test_accuracy", "epochs", "sampled_edges_per_s", "remote_edge_share", "remote_feature_share",
+    "test_accuracy", "mlp_test_accuracy", "epochs", "parameters_hash", "sampled_edges_per_s", "remote_edge_share", "remote_feature_share",
     "cached_feature_share", "neighbor_bytes", "feature_bytes", "shm_feature_bytes", "peak_rss_bytes", "pull_wait_s",
     "prefetched_batches", "groups", "train_seconds"}, set(summary)
 assert len(summary["epochs"]) == 8 and all(set(e) == {"loss", "val_accuracy", "seconds"} for e in summary["epochs"])

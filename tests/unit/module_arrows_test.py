@@ -9,16 +9,18 @@ ALLOWED = {
     "base": {"base"},
     "rpc": {"rpc", "base"},
     "partition": {"partition", "base"},
+    "importers": {"importers", "base", "partition"},
     "sampler": {"sampler", "base", "rpc", "partition"},
     "runtime": {"runtime", "base", "rpc", "partition", "sampler", "farhop"},
-    # Of runtime only the launch contract.
-    "launcher": {"launcher", "base", "partition"},
+    # Of runtime only the launch contract and what it draws of topologies.
+    "launcher": {"launcher", "base", "partition", "importers"},
     "examples": {"farhop"},
     "benchmarks": {"benchmarks", "base", "rpc", "partition", "sampler"},
     # A trainer as a user would write it.
     "benchmarks/trainer": {"farhop"},
 }
-LAUNCHER_MAY_SEE = {"runtime/launch_contract.h", "runtime/job_news.h"}
+LAUNCHER_MAY_SEE = {"runtime/launch_contract.h", "runtime/job_news.h", "runtime/binding_choice.h", "runtime/topology.h",
+                    "runtime/job_status.h"}
 # Which files may include which part of a module at all.
 KERNELS = {
     "sampler/kernels.h",

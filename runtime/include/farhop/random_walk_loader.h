@@ -70,7 +70,9 @@ class RandomWalkLoader {
   int64_t numBatches() const { return loader_.numBatches(); }
   Epoch epoch(int64_t epoch) { return loader_.epoch(epoch); }
   std::string state() const { return loader_.state(); }
-  int64_t restore(const std::string& state) { return loader_.restore(state); }
+  int64_t restore(const std::string& state, OtherProcesses otherProcesses = OtherProcesses::kRefuse) {
+    return loader_.restore(state, otherProcesses);
+  }
 
  private:
   NeighborLoader loader_;

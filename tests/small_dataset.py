@@ -1,4 +1,4 @@
-"""A small data set for tests that train: see write_dataset()."""
+"""A data set for whole trainings in seconds."""
 import numpy
 
 
