@@ -34,7 +34,8 @@ void addJobFlags(CLI::App& run, RunFlags& flags) {
                  "First of P consecutive ports on which the groups meet; without it free ones are chosen")
       ->check(wholeNumber(1, 65'535))
       ->type_name("PORT");
-  run.add_option("--env", flags.environment, "Variable for the trainers; may be repeated")
+  run.add_option("--env", flags.environment,
+                 "Variable for the trainers; may be repeated. On hosts they get those of a login there and these, not this shell's")
       ->type_name("NAME=VALUE");
   run.add_option("--workdir", flags.workingDirectory,
                  "Directory in which the trainers start, on every machine; without it the path of this one")
