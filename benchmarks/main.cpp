@@ -10,6 +10,7 @@
 #include "benchmarks/loader_bench.h"
 #include "benchmarks/memory_bench.h"
 #include "benchmarks/sampler_bench.h"
+#include "benchmarks/startup_bench.h"
 
 namespace {
 
@@ -24,6 +25,7 @@ int runBench(int argc, char** argv) {
   farhop::benchmarks::addExchangeBench(app, &status);
   farhop::benchmarks::addCacheBench(app, &status);
   farhop::benchmarks::addFeaturesBench(app, &status);
+  farhop::benchmarks::addStartupBench(app, &status);
   farhop::benchmarks::addLoaderBench(app, &status);
   farhop::benchmarks::addMemoryBench(app, &status);
   try {

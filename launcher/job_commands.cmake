@@ -2,8 +2,14 @@
 # program.
 if(NOT TARGET farhop_job_commands)
   add_library(farhop_job_commands STATIC
+    ${CMAKE_CURRENT_LIST_DIR}/binding_drawing.cpp
     ${CMAKE_CURRENT_LIST_DIR}/clean_command.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/doctor_checks.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/doctor_command.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/doctor_remote.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/doctor_serve.cpp
     ${CMAKE_CURRENT_LIST_DIR}/job_processes.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/line_channel.cpp
     ${CMAKE_CURRENT_LIST_DIR}/ps_command.cpp)
   target_link_libraries(farhop_job_commands PUBLIC farhop_launcher farhop_partition_commands farhop_topology
                                             PRIVATE nlohmann_json::nlohmann_json)

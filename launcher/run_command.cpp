@@ -6,9 +6,8 @@
 #include "launcher/config_file.h"
 #include "launcher/dry_run.h"
 #include "launcher/job.h"
-#include "launcher/local_backend.h"
+#include "launcher/job_run.h"
 #include "launcher/run_flags.h"
-#include "launcher/ssh_backend.h"
 
 namespace farhop::launcher {
 namespace {
@@ -18,10 +17,11 @@ constexpr char kFooter[] = R"(Examples:
   farhop run --graph STORE --hosts hosts.txt --procs 4 -- ./trainer --lr 0.01
   farhop run --nnodes 2 --nproc-per-node 4 --graph data/debian -- ./trainer --lr 0.01
   farhop run --procs 4 --env OMP_NUM_THREADS=1 --log-dir logs --tee m0p0 -- ./trainer
+  farhop run --graph STORE --procs 4 -- ./trainer          (inside sbatch or salloc: on its nodes)
   farhop run --hosts hosts.txt --dry-run -- ./trainer 'an argument with spaces'
 
 The first process that fails ends the job, and its exit code (128 + the number of a signal that killed it) is
-farhop's. 130 and 143 mean that Ctrl-C or SIGTERM ended it, 124 that --timeout did, 255 that a machine was lost, 2 that the
+farhop's. 75 means that the trainers have stopped, as they were asked to, before their work was done. 130 and 143 mean that Ctrl-C or SIGTERM ended it, 124 that --timeout did, 255 that a machine was lost, 2 that the
 command line is wrong, 126 and 127 that the trainer cannot be executed or found, 1 that the job could not be started.)";
 
 int report(const absl::Status& status, int exitCode) {
@@ -69,7 +69,7 @@ int execute(const RunFlags& flags, const std::optional<std::vector<std::string>>
   const absl::StatusOr<std::string> jobId = makeJobId();
   if (!jobId.ok()) return report(jobId.status(), kFailedExitCode);
   const absl::StatusOr<int> result =
-      runJob(*options, local ? localMachines(*options, *jobId) : sshMachines(*options, *jobId));
+      runJob(*options, machinesOf(*options, *jobId));
   if (result.ok()) return *result;
   const bool missing = absl::IsNotFound(result.status()) || absl::IsPermissionDenied(result.status());
   return missing && !local ? reportMissing(result.status()) : report(result.status(), kFailedExitCode);

@@ -1,5 +1,9 @@
 #include "launcher/run_flags.h"
 
+#include <cstdlib>
+
+#include "absl/strings/numbers.h"
+#include "launcher/slurm_backend.h"
 #include "launcher/ssh_backend.h"
 
 namespace farhop::launcher {
@@ -24,6 +28,24 @@ void addJobFlags(CLI::App& run, RunFlags& flags) {
       ->type_name("MODE")
       ->envname(runtime::kEnvStart)
       ->capture_default_str();
+  run.add_option("--gate-width", flags.gateWidth, "With --start gate: groups that start at once (1, if not given)")
+      ->check(wholeNumber(1, runtime::kMaxProcsPerMachine))
+      ->type_name("N");
+  run.add_option("--memory-estimate", flags.memoryEstimate,
+                 "Megabytes that a process needs for itself: the start gate waits until they are free; 0: it does not. "
+                 "Without it as `farhop doctor` estimates")
+      ->type_name("MB");
+  run.add_option("--bind", flags.bind,
+                 "Bind each process to its share of the machine's physical cores (core), to all cores of the NUMA node that "
+                 "the share lies in (numa), or nowhere (none); `farhop doctor --bindings` draws it")
+      ->type_name("WHERE")
+      ->envname(runtime::kEnvBind)
+      ->capture_default_str();
+  run.add_option("--bind-threads", flags.bindThreads,
+                 "Whether sampler and communication threads share the process's cores with the trainer's (share) or get a "
+                 "third of them for themselves (split)")
+      ->check(CLI::IsMember({"share", "split"}))
+      ->capture_default_str();
   run.add_option("--master-addr", flags.options.masterAddr,
                  "Address of machine 0 on which the groups meet; without it addr= of the host file, or the one by which "
                  "ssh reached it")
@@ -34,6 +56,10 @@ void addJobFlags(CLI::App& run, RunFlags& flags) {
                  "First of P consecutive ports on which the groups meet; without it free ones are chosen")
       ->check(wholeNumber(1, 65'535))
       ->type_name("PORT");
+  run.add_flag("--local", flags.local,
+               "Let this machine play all machines inside a Slurm allocation, too, instead of starting them with srun on its "
+               "nodes")
+      ->excludes("--hosts");
   run.add_option("--env", flags.environment,
                  "Variable for the trainers; may be repeated. On hosts they get those of a login there and these, not this shell's")
       ->type_name("NAME=VALUE");
@@ -74,6 +100,32 @@ void addWatchFlags(CLI::App& run, RunFlags& flags) {
   run.add_flag("--dry-run", flags.options.dryRun, "Print what would be started, and start nothing");
 }
 
+absl::Status checkStart(const RunFlags& flags, RunOptions& options) {
+  FARHOP_ASSIGN_OR_RETURN(options.start, runtime::parseStartMode(flags.start));
+  if (flags.gateWidth > 0) {
+    if (!options.start.gate) {
+      return absl::InvalidArgumentError("--gate-width is for --start gate; with sleep:SECONDS the time alone counts");
+    }
+    options.start.width = flags.gateWidth;
+  }
+  auto binding = runtime::parseBindingChoice(flags.bind);
+  if (!binding.ok()) return annotate(binding.status(), "--bind");
+  options.binding = *binding;
+  if (flags.bindThreads == "split") {
+    if (options.binding.to == runtime::BindTo::kNone) {
+      return absl::InvalidArgumentError("--bind-threads split is for --bind core or numa; with none there is nothing to split");
+    }
+    options.binding.splitThreads = true;
+  }
+  if (flags.memoryEstimate.empty()) return absl::OkStatus();
+  uint64_t megabytes = 0;
+  if (!absl::SimpleAtoi(flags.memoryEstimate, &megabytes) || megabytes > (uint64_t{1} << 30)) {
+    return absl::InvalidArgumentError(absl::StrCat("--memory-estimate '", flags.memoryEstimate, "': it must be a whole number of megabytes"));
+  }
+  options.memoryEstimateBytes = megabytes * 1'000'000;
+  return absl::OkStatus();
+}
+
 absl::Status checkTimes(const RunFlags& flags, RunOptions& options) {
   if (!flags.timeout.empty()) {
     auto timeout = parseSeconds(flags.timeout, 1);
@@ -89,10 +141,21 @@ absl::Status checkTimes(const RunFlags& flags, RunOptions& options) {
   return absl::OkStatus();
 }
 
+// Inside sbatch or salloc the machines are the allocation's nodes.
+absl::Status useAllocation(const RunFlags& flags, RunOptions& options) {
+  FARHOP_ASSIGN_OR_RETURN(options.slurm, readSlurmAllocation(runtime::processEnvironment()));
+  if (!options.slurm) return absl::OkStatus();
+  const char* const path = std::getenv("PATH");
+  FARHOP_ASSIGN_OR_RETURN(options.slurm->srun, findSrun(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin"));
+  options.farhop = farhopOf(flags.hosts);
+  return applySlurmAllocation(options, {flags.machinesGiven, flags.procsGiven});
+}
+
 absl::Status checkPlaces(const RunFlags& flags, RunOptions& options) {
   options.ssh = SshOptions();
+  if (flags.hosts.hostFile.empty() && !flags.local) FARHOP_RETURN_IF_ERROR(useAllocation(flags, options));
   if (flags.hosts.hostFile.empty()) {
-    if (!options.masterAddr.empty() || !options.interface.empty()) {
+    if (!options.slurm && (!options.masterAddr.empty() || !options.interface.empty())) {
       return absl::InvalidArgumentError(
           "--master-addr and --iface are for jobs on several machines (--hosts); on this one groups meet on 127.0.0.1");
     }
@@ -110,8 +173,8 @@ absl::Status checkPlaces(const RunFlags& flags, RunOptions& options) {
 }  // namespace
 
 void addRunFlags(CLI::App& run, RunFlags& flags) {
-  addJobFlags(run, flags);
   addHostFlags(run, flags.hosts);
+  addJobFlags(run, flags);
   addPhaseFlags(run, flags.phases);
   addWatchFlags(run, flags);
 }
@@ -124,7 +187,7 @@ absl::StatusOr<RunOptions> checkRunFlags(const RunFlags& flags, const std::optio
   }
   RunOptions options = flags.options;
   options.command = *command;
-  FARHOP_ASSIGN_OR_RETURN(options.start, runtime::parseStartMode(flags.start));
+  FARHOP_RETURN_IF_ERROR(checkStart(flags, options));
   FARHOP_ASSIGN_OR_RETURN(options.tee, OutputChoice::parse(flags.tee));
   if (flags.masterPort != 0) options.masterPort = static_cast<uint16_t>(flags.masterPort);
   FARHOP_RETURN_IF_ERROR(checkPlaces(flags, options));

@@ -40,6 +40,12 @@ target_compile_definitions(job_tools_test PRIVATE
   FARHOP_PROGRAM="$<TARGET_FILE:farhop>" STAYING_TRAINER="$<TARGET_FILE:launched_trainer>")
 add_dependencies(job_tools_test farhop launched_trainer)
 
+farhop_test(multiproc/doctor_test.cpp LIBS farhop_job_commands farhop_fixture_graphs nlohmann_json::nlohmann_json
+            EXTRA multiproc/farhop_process.cpp TIMEOUT 180)
+target_compile_definitions(doctor_test PRIVATE
+  FARHOP_PROGRAM="$<TARGET_FILE:farhop>" FARHOP_TEST_VERSION="${PROJECT_VERSION}")
+add_dependencies(doctor_test farhop)
+
 # Three hosts as network namespaces, with sshds: as root, and only once, in the build that users run.
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   add_test(NAME cluster.run COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/cluster/cluster_run_test.py

@@ -15,6 +15,7 @@
 #include "launcher/clean_command.h"
 #include "launcher/job_processes.h"
 #include "launcher/ps_command.h"
+#include "launcher/start_report.h"
 #include "runtime/job_news.h"
 #include "runtime/status_board.h"
 #include "tests/multiproc/farhop_process.h"
@@ -119,6 +120,19 @@ TEST(StageNews, IsReadAsItWasWritten) {
   // Neither direction's message is taken for the other's.
   EXPECT_FALSE(runtime::decodeJobNews(runtime::encodeStageNews({})).has_value());
   EXPECT_FALSE(runtime::decodeStageNews(runtime::encodeJobNews({})).has_value());
+}
+
+TEST(StartReport, HasOneLinePerGroup_OnceAllItsProcessesAreReady) {
+  launcher::StartReport report(2, 2);
+  EXPECT_FALSE(report.take({0, 1, ProcessState::kWaiting, 0.1, 1'000'000}).has_value());
+  EXPECT_FALSE(report.take({0, 1, ProcessState::kConnecting, 3.0, 2'000'000}).has_value());
+  EXPECT_FALSE(report.take({1, 1, ProcessState::kConnecting, 3.25, 2'000'000}).has_value());
+  EXPECT_FALSE(report.take({0, 1, ProcessState::kReady, 4.0, 3'000'000}).has_value());
+  EXPECT_EQ(report.take({1, 1, ProcessState::kReady, 4.5, 2'500'000}).value_or(""),
+            "group 1 ready after 4.5 s: waiting 3.2 s, connecting 1.2 s, peak memory 3.0 MB of a process");
+  EXPECT_FALSE(report.take({1, 1, ProcessState::kReady, 5.0, 0}).has_value());
+  EXPECT_FALSE(report.take({1, 0, ProcessState::kTraining, 5.0, 0}).has_value());
+  EXPECT_FALSE(report.take({2, 0, ProcessState::kReady, 5.0, 0}).has_value());
 }
 
 TEST(StatusBoard, GoesOnAndNeverBack) {
@@ -246,6 +260,7 @@ TEST(FarhopPs, ShowsEveryProcessOfARunningJob) {
     EXPECT_GE(process["ready_seconds"], process["gate_seconds"]);
     EXPECT_EQ(::kill(process["pid"].get<int>(), 0), 0);
   }
+  EXPECT_THAT(job.err(), AllOf(HasSubstr("farhop: group 0 ready after "), HasSubstr("farhop: group 1 ready after ")));
   FarhopProcess ps({FARHOP_PROGRAM, "ps", "--job", job.jobId()});
   EXPECT_EQ(ps.wait(), 0);
   EXPECT_THAT(ps.out(), AllOf(HasSubstr("4 of 4 processes"), HasSubstr("leaving"), HasSubstr("batches/s")));
@@ -278,15 +293,24 @@ TEST(FarhopPs, LooksAgainAndAgain_WhenItWatches) {
   EXPECT_THAT(ps.out(), Not(HasSubstr("\033")));  // no terminal
 }
 
-TEST(FarhopClean, EndsWhatAKilledLauncherLeft) {
-  // The trainer ends with its launcher, what it has started in a session of its own does not.
+TEST(FarhopClean, EndsWhatIsLeft_WhenLauncherAndAgentWereKilled) {
+  // The trainer ends with its agent, what it has started in a session of its own does not.
   FarhopProcess job({FARHOP_PROGRAM, "run", "--", "/bin/sh", "-c", "setsid sleep 300 & exec sleep 300"});
   ASSERT_TRUE(job.awaitErr("farhop: job"));
   const std::string id = job.jobId();
-  ASSERT_TRUE(eventually([&] { return testing::processesOf(id).size() == 2; }));
+  const auto strays = [&] {
+    int count = 0;
+    for (const launcher::FoundProcess& process : launcher::findJobProcesses(id)) count += process.command == "sleep";
+    return count;
+  };
+  ASSERT_TRUE(eventually([&] { return strays() == 2; }));
+  ::kill(job.pid(), SIGSTOP);
+  for (const launcher::FoundProcess& process : launcher::findJobProcesses(id)) {
+    if (process.command != "sleep") ::kill(process.pid, SIGKILL);
+  }
   ::kill(job.pid(), SIGKILL);
   (void)job.wait();
-  ASSERT_TRUE(eventually([&] { return testing::processesOf(id).size() == 1; }));
+  ASSERT_TRUE(eventually([&] { return strays() == 1 && testing::processesOf(id).size() == 1; }));
   ASSERT_THAT(job.temporary(), ElementsAre(HasSubstr(id)));
   const std::string tmp = std::filesystem::path(job.temporary()[0]).parent_path().string();
 
