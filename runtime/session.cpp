@@ -66,6 +66,7 @@ absl::Status Session::run(Deadline deadline) {
   listenerId_ = monitor_.addListener([this](const absl::Status& failure) { onFailure(failure); });
   FARHOP_RETURN_IF_ERROR(keepMasterSocket());
   FARHOP_ASSIGN_OR_RETURN(launcher_, LauncherWatch::open(contract_, &monitor_));
+  FARHOP_ASSIGN_OR_RETURN(step_, StepWatch::open(contract_, &monitor_));
   if (options_.bind) bind();
   mark(&StageTimes::boundSeconds);
   FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<LocalChannel> channel, LocalChannel::open(contract_, &monitor_, deadline));
@@ -236,6 +237,7 @@ void Session::close(const absl::Status& reason) {
   wake_.notify_all();
   if (closer_.joinable()) closer_.join();
   launcher_.reset();
+  step_.reset();
   if (group_) group_->close(reason);
   if (collectives_) collectives_->interrupt();
   // Last: what it had to tell is told, and the machine's others see this process end.

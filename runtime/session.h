@@ -24,6 +24,7 @@
 #include "runtime/launch_contract.h"
 #include "runtime/launcher_watch.h"
 #include "runtime/local_channel.h"
+#include "runtime/step_watch.h"
 #include "runtime/worker_group.h"
 
 namespace farhop::runtime {
@@ -107,6 +108,7 @@ class Session {
   Metrics metrics_;
   FailureMonitor monitor_;
   std::unique_ptr<LauncherWatch> launcher_;    // null without a launcher
+  std::unique_ptr<StepWatch> step_;            // null outside of Slurm's steps
   std::unique_ptr<LocalChannel> channel_;      // set once, under mutex_
   std::unique_ptr<Collectives> collectives_;
   std::unique_ptr<WorkerGroup> group_;         // set once, under mutex_

@@ -121,8 +121,7 @@ class Slurm(unittest.TestCase):
         start = time.monotonic()
         try:
             until(lambda: not trainers(job), NOTICED_SECONDS, lambda: f"trainers are left:\n{job.output()}\n{sh('ps', 'axf')}")
-            self.assertRegex(job.output(), r"lost machine 1 process \d|machine 1 process \d ended")
-            self.assertIn("slurmstepd", job.output())
+            self.assertRegex(job.output(), r"lost machine 1 process \d: slurmstepd")
         finally:
             self.cluster.start_node("n1")
         print(f"noticed within {time.monotonic() - start:.1f} s")
@@ -158,7 +157,7 @@ class Slurm(unittest.TestCase):
         self.cluster.kill_node_daemon("n1")
         self.cluster.kill_steps("n1", job)
         try:
-            job.wait_for("FAILED", seconds=NOTICED_SECONDS)
+            job.wait_for("FAILED", "COMPLETING", seconds=NOTICED_SECONDS)  # n1 cannot say that it has completed
             self.assertRegex(job.output(), r"machine 1 \(n1\) is lost|lost machine 1")
             until(lambda: not trainers(job), NOTICED_SECONDS, lambda: f"trainers are left: {sh('ps', 'axf')}")
         finally:
