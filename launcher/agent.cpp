@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "launcher/machine_checks.h"
 #include "launcher/run_options.h"
 #include "launcher/trainer_environment.h"
 #include "runtime/job_news.h"
@@ -218,6 +219,7 @@ absl::Status Agent::prepare() {
   files.command = orders_.command;
   FARHOP_ASSIGN_OR_RETURN(program_, checkFiles(files));
   FARHOP_RETURN_IF_ERROR(runtime::parseStartMode(orders_.start).status());
+  FARHOP_RETURN_IF_ERROR(checkMachine());
   if (orders_.machine != 0) return absl::OkStatus();
   if (orders_.masterAddr.empty()) {
     FARHOP_ASSIGN_OR_RETURN(orders_.masterAddr, findOwnAddress(orders_.interface));
@@ -225,6 +227,20 @@ absl::Status Agent::prepare() {
   const std::optional<uint16_t> base = orders_.masterPort != 0 ? std::optional(orders_.masterPort) : std::nullopt;
   FARHOP_ASSIGN_OR_RETURN(ports_, reservePorts(orders_.masterAddr, static_cast<int>(orders_.procs), base));
   orders_.masterPort = ports_.base;
+  return absl::OkStatus();
+}
+
+// The quick part of `farhop doctor`. What the launcher passes on to its terminal is written to standard error.
+absl::Status Agent::checkMachine() const {
+  MachineShape shape;
+  shape.machines = static_cast<int>(orders_.machines);
+  shape.machine = static_cast<int>(orders_.machine);
+  shape.procs = static_cast<int>(orders_.procs);
+  for (const CheckResult& check : quickChecks(shape, openFiles_)) {
+    const std::string text = absl::StrCat(check.name, ": ", check.what, "; ", check.todo);
+    if (check.state == CheckState::kRed) return absl::FailedPreconditionError(text);
+    std::fprintf(stderr, "farhop: warning: machine %d: %s\n", shape.machine, text.c_str());
+  }
   return absl::OkStatus();
 }
 

@@ -53,6 +53,7 @@ class Agent {
   absl::Status takeFrame(const Frame& frame);
   absl::Status takeOrders(const std::string& payload);
   absl::Status prepare();
+  absl::Status checkMachine() const;
   absl::Status start(const std::string& payload);
   absl::Status takeSignal(const std::string& payload);
 

@@ -69,7 +69,7 @@ absl::StatusOr<AgentHello> decodeHello(const std::string& payload) {
 std::string encode(const AgentOrders& orders) {
   std::string bytes;
   ByteWriter writer(&bytes);
-  for (const std::string* field : {&orders.jobId, &orders.token, &orders.start, &orders.graph, &orders.workingDirectory,
+  for (const std::string* field : {&orders.jobId, &orders.token, &orders.start, &orders.bind, &orders.graph, &orders.workingDirectory,
                                    &orders.masterAddr, &orders.interface}) {
     writer.string(*field);
   }
@@ -77,6 +77,7 @@ std::string encode(const AgentOrders& orders) {
                                 orders.windowBytes}) {
     writer.u32(number);
   }
+  writer.u64(orders.memoryEstimateBytes);
   writer.u16(orders.masterPort);
   writer.u32(static_cast<uint32_t>(orders.environment.size()));
   for (const auto& [name, value] : orders.environment) {
@@ -91,7 +92,7 @@ std::string encode(const AgentOrders& orders) {
 absl::StatusOr<AgentOrders> decodeOrders(const std::string& payload) {
   ByteReader reader(payload);
   AgentOrders orders;
-  for (std::string* field : {&orders.jobId, &orders.token, &orders.start, &orders.graph, &orders.workingDirectory,
+  for (std::string* field : {&orders.jobId, &orders.token, &orders.start, &orders.bind, &orders.graph, &orders.workingDirectory,
                              &orders.masterAddr, &orders.interface}) {
     *field = text(reader);
   }
@@ -99,6 +100,7 @@ absl::StatusOr<AgentOrders> decodeOrders(const std::string& payload) {
                            &orders.windowBytes}) {
     *number = reader.u32();
   }
+  orders.memoryEstimateBytes = reader.u64();
   orders.masterPort = reader.u16();
   if (!readCommand(reader, orders)) return broken("orders");
   const bool sane = orders.procs >= 1 && orders.procs <= static_cast<uint32_t>(runtime::kMaxProcsPerMachine) &&

@@ -69,6 +69,8 @@ struct AgentOrders {
   std::string jobId, token;
   uint32_t machine = 0, machines = 1, procs = 1, attempt = 0;
   std::string start;             // FARHOP_START
+  std::string bind;              // FARHOP_BIND
+  uint64_t memoryEstimateBytes = 0;  // FARHOP_MEMORY_ESTIMATE
   std::string graph;             // absolute, or empty
   std::string workingDirectory;  // absolute
   std::string masterAddr;        // machine 0: empty asks it to find the address by which others reach it

@@ -7,8 +7,10 @@
 
 #include "launcher/job.h"
 #include "launcher/local_backend.h"
+#include "launcher/machine_checks.h"
 #include "launcher/slurm_backend.h"
 #include "launcher/ssh_backend.h"
+#include "launcher/start_report.h"
 #include "launcher/supervisor.h"
 #include "launcher/terminal.h"
 
@@ -57,7 +59,7 @@ class JobRun {
 
  private:
   void say(const std::string& line) {
-    terminals_.err->append(absl::StrCat("farhop: ", line, "\n"));
+    terminals_.err->appendOwn(absl::StrCat("farhop: ", line, "\n"));
     terminals_.err->writeSome();
   }
 
@@ -97,6 +99,12 @@ class JobRun {
                        count(options_.procs, "process", "processes"), ", master ",
                        HostPort{master.masterAddr, master.masterPort}.text(), ", logs in ", logs_.path()));
     };
+    StartReport start(options_.machines, options_.procs);
+    supervision.onSaid = [this, &start](const JobProcess& process, const std::string& message) {
+      const auto stage = runtime::decodeStageNews(message);
+      if (!stage || stage->machine != process.machine || stage->proc != process.proc) return;
+      if (const auto line = start.take(*stage)) say(*line);
+    };
     FARHOP_ASSIGN_OR_RETURN(std::vector<JobMachine> machines, connect(attempt));
     Supervisor supervisor(machines, supervision, terminals_, signals_);
     FARHOP_ASSIGN_OR_RETURN(const int exitCode, supervisor.run());
@@ -128,6 +136,10 @@ AgentOrders ordersOf(const RunOptions& options, const Machines& machines) {
   orders.machines = static_cast<uint32_t>(options.machines);
   orders.procs = static_cast<uint32_t>(options.procs);
   orders.start = runtime::formatStartMode(options.start);
+  orders.bind = runtime::formatBindingChoice(options.binding);
+  // What a process is sure to need; of its batches nothing is known here.
+  const MemoryDemand demand{{options.machines, 0, options.procs}, 0, 0, 0};
+  orders.memoryEstimateBytes = options.memoryEstimateBytes.value_or(estimateMemory(demand).process);
   orders.graph = options.graph;
   orders.workingDirectory = options.workingDirectory;
   orders.masterAddr = machines.masterAddr;

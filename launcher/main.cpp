@@ -8,8 +8,15 @@
 #include <filesystem>
 
 #include "launcher/agent_command.h"
+#include "launcher/clean_command.h"
+#include "launcher/dispatch_command.h"
+#include "launcher/doctor_command.h"
+#include "launcher/ps_command.h"
+#include "launcher/receive_command.h"
 #include "launcher/run_command.h"
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
+#include "launcher/export_command.h"
+#include "launcher/import_command.h"
 #include "launcher/inspect_command.h"
 #include "launcher/partition_command.h"
 #endif
@@ -61,10 +68,18 @@ int runFarhop(int argc, char** argv) {
   app.footer(kFooter);
   int exitCode = 0;
   farhop::launcher::addRunCommand(app, std::move(line.trainer), FARHOP_VERSION, &exitCode);
+  farhop::launcher::addDispatchCommand(app, &exitCode);
+  farhop::launcher::addCheckCommand(app, &exitCode);
   farhop::launcher::addAgentCommand(app, FARHOP_VERSION, &exitCode);
+  farhop::launcher::addReceiveCommand(app, &exitCode);
+  farhop::launcher::addPsCommand(app, &exitCode);
+  farhop::launcher::addCleanCommand(app, &exitCode);
+  farhop::launcher::addDoctorCommand(app, FARHOP_VERSION, &exitCode);
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
+  farhop::launcher::addImportCommand(app, &exitCode);
   farhop::launcher::addPartitionCommand(app, &exitCode);
   farhop::launcher::addInspectCommand(app, &exitCode);
+  farhop::launcher::addExportCommand(app, &exitCode);
 #endif
   const std::string command = line.words.empty() ? "" : line.words[0];
   std::reverse(line.words.begin(), line.words.end());  // CLI11 takes a vector from its end

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "launcher/config_file.h"
 #include "launcher/dry_run.h"
 #include "launcher/job.h"
 #include "launcher/job_run.h"
@@ -33,12 +34,32 @@ int reportMissing(const absl::Status& status) {
   return report(status, absl::IsPermissionDenied(status) ? kNotExecutableExitCode : kNotFoundExitCode);
 }
 
+// Reads the configuration file, where one is named, into the flags.
+absl::Status complete(CLI::App& run, RunFlags& flags, std::optional<std::vector<std::string>>& command) {
+  if (!flags.configFile.empty()) FARHOP_RETURN_IF_ERROR(applyConfigFile(flags.configFile, run, command));
+  flags.machinesGiven = run.count("--machines") > 0;
+  flags.procsGiven = run.count("--procs") > 0;
+  return absl::OkStatus();
+}
+
 int execute(const RunFlags& flags, const std::optional<std::vector<std::string>>& command) {
   const absl::StatusOr<RunOptions> options = checkRunFlags(flags, command);
   if (!options.ok()) return report(options.status(), kUsageExitCode);
   const bool local = options->hosts.empty();
+  const PhasePlan phases{flags.phases, flags.hosts, options->graph, options->machines};
+  const auto commands = phaseCommands(phases);
+  if (!commands.ok()) return report(commands.status(), kUsageExitCode);
+  if (options->dryRun) {
+    for (const std::vector<std::string>& words : *commands) std::printf("# %s\n%s\n", words[1].c_str(), shellLine(words).c_str());
+  } else {
+    const absl::StatusOr<int> done = runPhases(phases);
+    if (!done.ok()) return report(done.status(), kFailedExitCode);
+    if (*done != 0) return *done;
+  }
   // The hosts' agents look for the files there.
-  const absl::StatusOr<std::string> trainer = local ? checkFiles(*options) : options->command.front();
+  RunOptions files = *options;
+  if (options->dryRun && !flags.phases.raw.empty()) files.graph.clear();  // it would be made first
+  const absl::StatusOr<std::string> trainer = local ? checkFiles(files) : options->command.front();
   if (!trainer.ok()) return reportMissing(trainer.status());
   if (options->dryRun) {
     const std::string text = describeRun(*options, *trainer);
@@ -65,10 +86,9 @@ void addRunCommand(CLI::App& app, std::optional<std::vector<std::string>> comman
                                      "farhop run [OPTIONS] -- TRAINER [ARGUMENTS...]");
   run->footer(kFooter);
   addRunFlags(*run, *flags);
-  run->callback([run, flags, command = std::move(command), exitCode] {
-    flags->machinesGiven = run->count("--machines") > 0;
-    flags->procsGiven = run->count("--procs") > 0;
-    *exitCode = execute(*flags, command);
+  run->callback([run, flags, command = std::move(command), exitCode]() mutable {
+    const absl::Status completed = complete(*run, *flags, command);
+    *exitCode = completed.ok() ? execute(*flags, command) : report(completed, kUsageExitCode);
   });
 }
 

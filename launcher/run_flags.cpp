@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "absl/strings/numbers.h"
 #include "launcher/slurm_backend.h"
 #include "launcher/ssh_backend.h"
 
@@ -26,6 +27,24 @@ void addJobFlags(CLI::App& run, RunFlags& flags) {
                  "How group i starts: gate (when group i-1 is ready) or sleep:SECONDS (after i times that)")
       ->type_name("MODE")
       ->envname(runtime::kEnvStart)
+      ->capture_default_str();
+  run.add_option("--gate-width", flags.gateWidth, "With --start gate: groups that start at once (1, if not given)")
+      ->check(wholeNumber(1, runtime::kMaxProcsPerMachine))
+      ->type_name("N");
+  run.add_option("--memory-estimate", flags.memoryEstimate,
+                 "Megabytes that a process needs for itself: the start gate waits until they are free; 0: it does not. "
+                 "Without it as `farhop doctor` estimates")
+      ->type_name("MB");
+  run.add_option("--bind", flags.bind,
+                 "Bind each process to its share of the machine's physical cores (core), to all cores of the NUMA node that "
+                 "the share lies in (numa), or nowhere (none); `farhop doctor --bindings` draws it")
+      ->type_name("WHERE")
+      ->envname(runtime::kEnvBind)
+      ->capture_default_str();
+  run.add_option("--bind-threads", flags.bindThreads,
+                 "Whether sampler and communication threads share the process's cores with the trainer's (share) or get a "
+                 "third of them for themselves (split)")
+      ->check(CLI::IsMember({"share", "split"}))
       ->capture_default_str();
   run.add_option("--master-addr", flags.options.masterAddr,
                  "Address of machine 0 on which the groups meet; without it addr= of the host file, or the one by which "
@@ -74,7 +93,36 @@ void addWatchFlags(CLI::App& run, RunFlags& flags) {
                  "Seconds for all machines to be reached and to find their files, before the first trainer starts")
       ->type_name("SECONDS")
       ->capture_default_str();
+  run.add_option("--config", flags.configFile,
+                 "YAML file with these flags as keys, and trainer: [WORDS] in place of what follows --; the command line wins")
+      ->type_name("FILE");
   run.add_flag("--dry-run", flags.options.dryRun, "Print what would be started, and start nothing");
+}
+
+absl::Status checkStart(const RunFlags& flags, RunOptions& options) {
+  FARHOP_ASSIGN_OR_RETURN(options.start, runtime::parseStartMode(flags.start));
+  if (flags.gateWidth > 0) {
+    if (!options.start.gate) {
+      return absl::InvalidArgumentError("--gate-width is for --start gate; with sleep:SECONDS the time alone counts");
+    }
+    options.start.width = flags.gateWidth;
+  }
+  auto binding = runtime::parseBindingChoice(flags.bind);
+  if (!binding.ok()) return annotate(binding.status(), "--bind");
+  options.binding = *binding;
+  if (flags.bindThreads == "split") {
+    if (options.binding.to == runtime::BindTo::kNone) {
+      return absl::InvalidArgumentError("--bind-threads split is for --bind core or numa; with none there is nothing to split");
+    }
+    options.binding.splitThreads = true;
+  }
+  if (flags.memoryEstimate.empty()) return absl::OkStatus();
+  uint64_t megabytes = 0;
+  if (!absl::SimpleAtoi(flags.memoryEstimate, &megabytes) || megabytes > (uint64_t{1} << 30)) {
+    return absl::InvalidArgumentError(absl::StrCat("--memory-estimate '", flags.memoryEstimate, "': it must be a whole number of megabytes"));
+  }
+  options.memoryEstimateBytes = megabytes * 1'000'000;
+  return absl::OkStatus();
 }
 
 absl::Status checkTimes(const RunFlags& flags, RunOptions& options) {
@@ -126,6 +174,7 @@ absl::Status checkPlaces(const RunFlags& flags, RunOptions& options) {
 void addRunFlags(CLI::App& run, RunFlags& flags) {
   addHostFlags(run, flags.hosts);
   addJobFlags(run, flags);
+  addPhaseFlags(run, flags.phases);
   addWatchFlags(run, flags);
 }
 
@@ -137,7 +186,7 @@ absl::StatusOr<RunOptions> checkRunFlags(const RunFlags& flags, const std::optio
   }
   RunOptions options = flags.options;
   options.command = *command;
-  FARHOP_ASSIGN_OR_RETURN(options.start, runtime::parseStartMode(flags.start));
+  FARHOP_RETURN_IF_ERROR(checkStart(flags, options));
   FARHOP_ASSIGN_OR_RETURN(options.tee, OutputChoice::parse(flags.tee));
   if (flags.masterPort != 0) options.masterPort = static_cast<uint16_t>(flags.masterPort);
   FARHOP_RETURN_IF_ERROR(checkPlaces(flags, options));

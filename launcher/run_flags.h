@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/host_flags.h"
+#include "launcher/phases.h"
 #include "launcher/run_options.h"
 
 namespace farhop::launcher {
@@ -14,8 +15,10 @@ namespace farhop::launcher {
 struct RunFlags {
   RunOptions options;
   HostFlags hosts;
-  std::string start = "gate", graph, logDirectory, workingDirectory, timeout, grace = "5", startTimeout = "60", tee = "all";
-  int masterPort = 0;
+  PhaseFlags phases;
+  std::string start = "gate", bind = "core", bindThreads = "share", memoryEstimate, graph, logDirectory, workingDirectory;
+  std::string timeout, grace = "5", startTimeout = "60", tee = "all", configFile;
+  int masterPort = 0, gateWidth = 0;
   bool machinesGiven = false, procsGiven = false, local = false;
   std::vector<std::string> environment;
 };

@@ -88,6 +88,7 @@ bool isContractVariable(const std::string& name) {
     contract.graph.assign(1, '/');  // any value
     contract.masterFd = 0;
     contract.launcherFd = 0;
+    contract.memoryEstimateBytes = 1;
     std::vector<std::string> names;
     for (const auto& entry : runtime::launchEnvironment(contract)) names.push_back(entry.first);
     names.insert(names.end(), {kEnvRestartCount, kTorchRestartCount});

@@ -34,6 +34,8 @@ struct RunOptions {
   int machines = 1;
   int procs = 1;
   runtime::StartMode start;
+  runtime::BindingChoice binding;
+  std::optional<uint64_t> memoryEstimateBytes;  // of a process, which the start gate waits for; none: estimated
   std::string graph;                   // absolute, or empty
   std::optional<uint16_t> masterPort;  // none: free ports are chosen
   std::string masterAddr;              // empty: found by machine 0; only with hosts

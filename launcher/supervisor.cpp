@@ -70,7 +70,7 @@ bool Supervisor::allEnded() const {
 }
 
 void Supervisor::say(const std::string& line) {
-  terminals_.err->append(absl::StrCat("farhop: ", line, "\n"));
+  terminals_.err->appendOwn(absl::StrCat("farhop: ", line, "\n"));
 }
 
 void Supervisor::sendAll(FrameKind kind, const std::string& payload) {
@@ -185,7 +185,7 @@ void Supervisor::onFirstFailure(JobProcess& failed) {
     say("it wrote nothing");
   } else {
     say(tail.size() == 1 ? "its last line:" : absl::StrCat("its last ", tail.size(), " lines:"));
-    for (const std::string& line : tail) terminals_.err->append(absl::StrCat("    ", line, "\n"));
+    for (const std::string& line : tail) terminals_.err->appendOwn(absl::StrCat("    ", line, "\n"));
   }
   say(absl::StrCat("its log: ", failed.output.logPath()));
   enter(Phase::kReporting, kReportTime);

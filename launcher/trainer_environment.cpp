@@ -21,6 +21,8 @@ absl::StatusOr<runtime::LaunchContract> contractOf(const AgentOrders& orders, in
   contract.token = orders.token;
   contract.graph = orders.graph;
   FARHOP_ASSIGN_OR_RETURN(contract.start, runtime::parseStartMode(orders.start));
+  FARHOP_ASSIGN_OR_RETURN(contract.binding, runtime::parseBindingChoice(orders.bind));
+  contract.memoryEstimateBytes = orders.memoryEstimateBytes;
   return contract;
 }
 

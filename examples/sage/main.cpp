@@ -140,6 +140,7 @@ nlohmann::json summarize(const farhop::JobStats& job) {
   for (const auto& process : job.processes) {
     summary["peak_rss_bytes"].push_back(process.peakResidentBytes);
     summary["pull_wait_s"].push_back(process.pullWaitSeconds);
+    summary["prefetched_batches"].push_back(process.prefetchedBatches);
   }
   for (size_t p = 0; p < job.groups.size(); ++p) {
     const auto& group = job.groups[p];

@@ -63,6 +63,7 @@ void LoaderCore::start(int64_t epoch) {
     stream->stop();
     prefetcher->clear();
   }
+  core->session->board().beginEpoch(epoch);
   stream->start(position.epoch, position.step);
 }
 
@@ -103,6 +104,7 @@ std::shared_ptr<BatchCore> LoaderCore::next() {
     adoptPrefetched(*prefetcher, prefetcher->take(batch->sampled->epoch, batch->sampled->step), batch.get());
   }
   position.step = batch->sampled->step + 1;
+  core->session->board().countBatch();
   return batch;
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/api/loader_core.h"
 #include "runtime/api/loader_options.h"
 #include "runtime/api/status_error.h"
+#include "runtime/topology.h"
 #include "runtime/api/walk_options.h"
 #include "sampler/seed_set.h"
 
@@ -55,6 +56,7 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   for (int64_t time : seeds.times_) key = combineKey(key, static_cast<uint64_t>(time));
   impl_->setOwnPosition(combineKey(key, api::fingerprint(core, sampling, deal)), deal);
   impl_->configure(options, sampling, type);
+  const runtime::ScopedThreadBinding samplers(core.session->serviceProcessors());
   impl_->stream = std::make_unique<sampler::BatchStream>(
       core.graph, core.session->agent(), std::move(dealer), std::move(sampling), impl_->streamOptions(options), core.metrics);
 }

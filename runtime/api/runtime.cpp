@@ -21,6 +21,7 @@
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
 #include "sampler/subgraph_wire.h"
+#include "sampler/table_keys.h"
 #include "sampler/walk_service.h"
 
 namespace farhop {
@@ -48,6 +49,8 @@ std::unique_ptr<sampler::FeaturePuller> makeFeaturePuller(const runtime::Session
   options.transport = bulk->transport();
   options.slots = bulk->slots();
   options.peers = bulk->peers();
+  options.graph = graph;
+  options.reads = valueOrThrow(sampler::bulkReadsFromEnvironment());
   return std::make_unique<sampler::FeaturePuller>(
       std::move(graph), sampler::bulkRowTransport(session.agent(), std::move(options)), std::move(metrics), kFeatureReplyBytes);
 }
@@ -63,6 +66,8 @@ RuntimeOptions fromContract(const runtime::LaunchContract& contract) {
   options.jobId = contract.jobId;
   options.token = contract.token;
   options.start = runtime::formatStartMode(contract.start);
+  options.bind = runtime::formatBindingChoice(contract.binding);
+  options.memoryEstimateBytes = contract.memoryEstimateBytes;
   options.graph = contract.graph;
   options.masterFd = contract.masterFd;
   options.launcherFd = contract.launcherFd;
@@ -81,6 +86,8 @@ runtime::LaunchContract toContract(const RuntimeOptions& options) {
   contract.jobId = options.jobId;
   contract.token = options.token;
   contract.start = valueOrThrow(runtime::parseStartMode(options.start));
+  contract.binding = valueOrThrow(runtime::parseBindingChoice(options.bind));
+  contract.memoryEstimateBytes = options.memoryEstimateBytes;
   contract.graph = options.graph;
   contract.masterFd = options.masterFd;
   contract.launcherFd = options.launcherFd;
@@ -169,8 +176,6 @@ Runtime Runtime::start(const RuntimeOptions& options) {
   session.startTimeout = options.startTimeout;
   session.leaveTimeout = options.leaveTimeout;
   session.peerTimeout = options.peerTimeout;
-  session.memoryEstimateBytes = options.memoryEstimateBytes;
-  session.bind = options.bindCores;
   session.fabric = rpc::fabricChoiceFromEnvironment();
   auto impl = std::make_shared<Impl>();
   impl->options = options;
@@ -178,9 +183,10 @@ Runtime Runtime::start(const RuntimeOptions& options) {
   impl->stop = std::make_unique<runtime::StopAgreement>(
       options.stopAfter.count() > 0 ? Clock::now() + options.stopAfter : Clock::time_point::max());
   if (options.stopSignals) impl->stop->takeSignals();
-  impl->session = valueOrThrow(runtime::Session::start(toContract(options), session));
+  const runtime::LaunchContract contract = toContract(options);
+  impl->session = valueOrThrow(runtime::Session::start(contract, session));
   impl->metrics = std::make_shared<sampler::SamplerMetrics>(&impl->session->metrics());
-  if (options.bindCores) {
+  if (contract.binding.to != runtime::BindTo::kNone) {
     at::set_num_threads(impl->session->computeThreads());
     setBlasThreads(impl->session->computeThreads());
   }
@@ -230,6 +236,7 @@ Graph Runtime::openGraph(const std::string& directory) {
       sampler::registerFeatureService(agent, *opened, impl_->metrics, size_t{256} << 20);
       if (const runtime::GroupBulk* bulk = impl_->session->bulk()) {
         sampler::registerBulkFeatureService(agent, {.transport = bulk->transport(), .graph = *opened, .metrics = impl_->metrics});
+        sampler::registerTableKeys(agent, bulk->transport(), *opened);
       }
       sampler::registerEdgeService(agent, edgeReader, impl_->metrics, size_t{256} << 20);
     }

@@ -35,7 +35,8 @@ struct RuntimeOptions {
   uint16_t masterPort = 0;
   std::string jobId;
   std::string token;
-  // "gate": group i starts when group i-1 is ready. "sleep:SECONDS": process p sleeps SECONDS * p.
+  // "gate": group i starts when group i-1 is ready. "gate:N": N groups at once, group i when group i-N is ready.
+  // "sleep:SECONDS": process p sleeps SECONDS * p.
   std::string start = "gate";
   std::string graph;   // default of Runtime::openGraph
   int masterFd = -1;   // listening socket handed over by a launcher, or -1
@@ -43,7 +44,11 @@ struct RuntimeOptions {
   // Tried when another program has taken masterPort, the same list on all processes; filled inside a Slurm step.
   std::vector<uint16_t> otherMasterPorts;
 
-  bool bindCores = true;                             // bind to physical cores, set libtorch's threads
+  // "core": to this process's share of the machine's physical cores. "numa": to all cores of the NUMA node that the
+  // share lies in. Both set libtorch's threads to the share's cores. With ":split" behind, sampler and communication
+  // threads get a third of the cores for themselves (of a single core all hardware threads but the first) instead of
+  // sharing all with the trainer's. "none": nothing is bound, and libtorch's threads are left alone.
+  std::string bind = "core";
   // Until all groups are ready. 0: two minutes, and a minute and the sleep step more per process of a machine.
   std::chrono::milliseconds startTimeout{0};
   std::chrono::milliseconds leaveTimeout{30'000};
@@ -56,7 +61,7 @@ struct RuntimeOptions {
   bool stopSignals = false;
   // This long after start() the process asks as well; 0: never.
   std::chrono::milliseconds stopAfter{0};
-  uint64_t memoryEstimateBytes = 0;                  // what the gate waits to be free; 0: no check
+  uint64_t memoryEstimateBytes = 0;                  // what the gate waits to be free; 0: no check (farhop run estimates it)
 
   // From FARHOP_* (farhop run), else from a Slurm step, else a single process. Throws
   // Error(kInvalidArgument) naming the variable that is missing or wrong.
