@@ -42,7 +42,7 @@ MpiDefault=none
 ReturnToService=2
 SlurmdTimeout=300
 KillWait=5
-SchedulerParameters=sched_interval=1,batch_sched_delay=1
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,sched_min_interval=100000
 SlurmdParameters=config_overrides
 JobRequeue=1
 NodeName=n0 NodeHostname=farhop-slurm NodeAddr=127.0.0.1 Port=6818 CPUs=4 RealMemory=2000 State=UNKNOWN
