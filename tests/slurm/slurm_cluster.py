@@ -77,8 +77,8 @@ def enter():
     sys.exit(code if code >= 0 else 1)
 
 
-def sh(*words, check=True, **more):
-    done = subprocess.run([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+def sh(*words, check=True, timeout=60, **more):
+    done = subprocess.run([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout,
                           check=False, **more)
     if check and done.returncode != 0:
         raise AssertionError(f"{words}: exit code {done.returncode}\n{done.stdout}")

@@ -194,8 +194,8 @@ class Slurm(unittest.TestCase):
     @unittest.skipUnless(full, "takes minutes")
     def test_trains_the_debian_graph_beyond_a_time_limit(self):
         raw, store, summary = self.data / "debian", self.data / "debian-store", self.here / "summary.json"
-        sh(SCRIPTS / "make_debian_dataset", "--out", raw)
-        self.submit("partition.sbatch", raw, store, 2).wait_for("COMPLETED", seconds=300)
+        sh(SCRIPTS / "make_debian_dataset", "--out", raw, timeout=600)
+        self.submit("partition.sbatch", raw, store, 2).wait_for("COMPLETED", seconds=600)
         # The signal comes up to a minute before its time, so some time within the first minute.
         job = self.submit("train.sbatch", store, sage, "--epochs", 30, "--checkpoint", self.here / "saved", "--summary", summary,
                           options=["--time=2", "--signal=B:USR1@90"])
