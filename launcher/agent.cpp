@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -121,7 +122,7 @@ absl::Status Agent::takeEvent(const Source& source) {
     case Source::kStream:
       return takeFrames();
     case Source::kSignals:
-      return absl::CancelledError("received a signal");
+      return takeOwnSignals();
     case Source::kExec:
       if (!trainer->executed) takeExec(*trainer);
       break;
@@ -134,6 +135,15 @@ absl::Status Agent::takeEvent(const Source& source) {
     case Source::kNews:
       takeSaid(*trainer);
       break;
+  }
+  return absl::OkStatus();
+}
+
+// Slurm signals every process of a step: a request to stop is for the trainers.
+absl::Status Agent::takeOwnSignals() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    if (info.ssi_signo != SIGUSR1) return absl::CancelledError(absl::StrCat("received ", signalName(static_cast<int>(info.ssi_signo))));
   }
   return absl::OkStatus();
 }

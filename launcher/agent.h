@@ -48,6 +48,7 @@ class Agent {
   Deadline nextDeadline() const;
   void addEntries(std::vector<pollfd>& entries, std::vector<Source>& sources) const;
   absl::Status takeEvent(const Source& source);
+  absl::Status takeOwnSignals();
   absl::Status takeFrames();
   absl::Status takeFrame(const Frame& frame);
   absl::Status takeOrders(const std::string& payload);

@@ -2,8 +2,7 @@
 
 #include <map>
 
-#include "launcher/local_backend.h"
-#include "launcher/ssh_backend.h"
+#include "launcher/job_run.h"
 #include "launcher/trainer_environment.h"
 
 namespace farhop::launcher {
@@ -18,7 +17,7 @@ std::map<std::string, std::string> shownVariables(const RunOptions& options, Age
   if (!contract.ok()) return {};  // the start mode was checked before
   auto variables = runtime::launchEnvironment(*contract);
   variables[runtime::kEnvJobToken] = "***";
-  variables[kEnvRestartCount] = variables[kTorchRestartCount] = "0";
+  variables[kEnvRestartCount] = variables[kTorchRestartCount] = std::string(1, '0');  // GCC 12 warns of "0"
   if (!options.masterPort) {
     variables[runtime::kEnvMasterPort] = "<free port>";
     variables["MASTER_PORT"] = "<free port>";
@@ -32,8 +31,7 @@ std::map<std::string, std::string> shownVariables(const RunOptions& options, Age
 }  // namespace
 
 std::string describeRun(const RunOptions& options, const std::string& trainer) {
-  const Machines machines = options.hosts.empty() ? localMachines(options, kJobIdPlaceholder)
-                                                  : sshMachines(options, kJobIdPlaceholder);
+  const Machines machines = machinesOf(options, kJobIdPlaceholder);
   const AgentOrders orders = ordersOf(options, machines);
   std::string text =
       absl::StrCat("# would start ", options.processes(), " processes of ", shellQuote(trainer), "\n");

@@ -36,7 +36,7 @@ absl::StatusOr<JobMachine> JobMachine::connect(const AgentCommand& command, int 
   request.program = command.argv.front();
   request.arguments = command.argv;
   request.environment = environment;
-  request.workingDirectory = "/";
+  request.workingDirectory.assign(1, '/');  // GCC 12 warns of "/"
   request.openInput = true;
   request.openFiles = openFiles;
   // A local agent is to end its trainers itself when it finds the launcher gone; ssh hangs up.

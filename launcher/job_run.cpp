@@ -6,7 +6,10 @@
 #include <algorithm>
 
 #include "launcher/job.h"
+#include "launcher/local_backend.h"
 #include "launcher/machine_checks.h"
+#include "launcher/slurm_backend.h"
+#include "launcher/ssh_backend.h"
 #include "launcher/start_report.h"
 #include "launcher/supervisor.h"
 #include "launcher/terminal.h"
@@ -56,7 +59,7 @@ class JobRun {
 
  private:
   void say(const std::string& line) {
-    terminals_.err->append(absl::StrCat("farhop: ", line, "\n"));
+    terminals_.err->appendOwn(absl::StrCat("farhop: ", line, "\n"));
     terminals_.err->writeSome();
   }
 
@@ -121,6 +124,11 @@ class JobRun {
 };
 
 }  // namespace
+
+Machines machinesOf(const RunOptions& options, const std::string& jobId) {
+  if (options.hosts.empty()) return localMachines(options, jobId);
+  return options.slurm ? slurmMachines(options, jobId) : sshMachines(options, jobId);
+}
 
 AgentOrders ordersOf(const RunOptions& options, const Machines& machines) {
   AgentOrders orders;

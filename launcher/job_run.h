@@ -16,6 +16,9 @@ struct Machines {
   std::string masterAddr;  // empty: machine 0's agent finds it
 };
 
+// How this job's are: this machine alone, nodes of a Slurm allocation, or hosts that ssh reaches.
+Machines machinesOf(const RunOptions& options, const std::string& jobId);
+
 // Without machine, window and silence, which are each machine's, and without the token.
 AgentOrders ordersOf(const RunOptions& options, const Machines& machines);
 

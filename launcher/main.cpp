@@ -15,6 +15,8 @@
 #include "launcher/receive_command.h"
 #include "launcher/run_command.h"
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
+#include "launcher/export_command.h"
+#include "launcher/import_command.h"
 #include "launcher/inspect_command.h"
 #include "launcher/partition_command.h"
 #endif
@@ -74,8 +76,10 @@ int runFarhop(int argc, char** argv) {
   farhop::launcher::addCleanCommand(app, &exitCode);
   farhop::launcher::addDoctorCommand(app, FARHOP_VERSION, &exitCode);
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
+  farhop::launcher::addImportCommand(app, &exitCode);
   farhop::launcher::addPartitionCommand(app, &exitCode);
   farhop::launcher::addInspectCommand(app, &exitCode);
+  farhop::launcher::addExportCommand(app, &exitCode);
 #endif
   const std::string command = line.words.empty() ? "" : line.words[0];
   std::reverse(line.words.begin(), line.words.end());  // CLI11 takes a vector from its end

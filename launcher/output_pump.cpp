@@ -55,11 +55,7 @@ void OutputPump::emit(Stream stream, absl::string_view piece, bool endsLine) {
   // untrue.
   const bool onlyNewline = input.inLine && endsLine && piece.empty();
   if (!onlyNewline) {
-    if (input.shown) {
-      input.terminal->append(input.prefix);
-      input.terminal->append(piece);
-      input.terminal->append("\n");
-    }
+    if (input.shown) input.terminal->append(absl::StrCat(input.prefix, piece, "\n"));
     remember(piece);
   }
   // The log has the bytes as they came, except that the other stream's line never goes into the middle of

@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <memory>
 
+#include "launcher/config_file.h"
 #include "launcher/dry_run.h"
 #include "launcher/job.h"
-#include "launcher/local_backend.h"
+#include "launcher/job_run.h"
 #include "launcher/run_flags.h"
-#include "launcher/ssh_backend.h"
 
 namespace farhop::launcher {
 namespace {
@@ -17,10 +17,11 @@ constexpr char kFooter[] = R"(Examples:
   farhop run --graph STORE --hosts hosts.txt --procs 4 -- ./trainer --lr 0.01
   farhop run --nnodes 2 --nproc-per-node 4 --graph data/debian -- ./trainer --lr 0.01
   farhop run --procs 4 --env OMP_NUM_THREADS=1 --log-dir logs --tee m0p0 -- ./trainer
+  farhop run --graph STORE --procs 4 -- ./trainer          (inside sbatch or salloc: on its nodes)
   farhop run --hosts hosts.txt --dry-run -- ./trainer 'an argument with spaces'
 
 The first process that fails ends the job, and its exit code (128 + the number of a signal that killed it) is
-farhop's. 130 and 143 mean that Ctrl-C or SIGTERM ended it, 124 that --timeout did, 255 that a machine was lost, 2 that the
+farhop's. 75 means that the trainers have stopped, as they were asked to, before their work was done. 130 and 143 mean that Ctrl-C or SIGTERM ended it, 124 that --timeout did, 255 that a machine was lost, 2 that the
 command line is wrong, 126 and 127 that the trainer cannot be executed or found, 1 that the job could not be started.)";
 
 int report(const absl::Status& status, int exitCode) {
@@ -31,6 +32,14 @@ int report(const absl::Status& status, int exitCode) {
 
 int reportMissing(const absl::Status& status) {
   return report(status, absl::IsPermissionDenied(status) ? kNotExecutableExitCode : kNotFoundExitCode);
+}
+
+// Reads the configuration file, where one is named, into the flags.
+absl::Status complete(CLI::App& run, RunFlags& flags, std::optional<std::vector<std::string>>& command) {
+  if (!flags.configFile.empty()) FARHOP_RETURN_IF_ERROR(applyConfigFile(flags.configFile, run, command));
+  flags.machinesGiven = run.count("--machines") > 0;
+  flags.procsGiven = run.count("--procs") > 0;
+  return absl::OkStatus();
 }
 
 int execute(const RunFlags& flags, const std::optional<std::vector<std::string>>& command) {
@@ -60,7 +69,7 @@ int execute(const RunFlags& flags, const std::optional<std::vector<std::string>>
   const absl::StatusOr<std::string> jobId = makeJobId();
   if (!jobId.ok()) return report(jobId.status(), kFailedExitCode);
   const absl::StatusOr<int> result =
-      runJob(*options, local ? localMachines(*options, *jobId) : sshMachines(*options, *jobId));
+      runJob(*options, machinesOf(*options, *jobId));
   if (result.ok()) return *result;
   const bool missing = absl::IsNotFound(result.status()) || absl::IsPermissionDenied(result.status());
   return missing && !local ? reportMissing(result.status()) : report(result.status(), kFailedExitCode);
@@ -77,10 +86,9 @@ void addRunCommand(CLI::App& app, std::optional<std::vector<std::string>> comman
                                      "farhop run [OPTIONS] -- TRAINER [ARGUMENTS...]");
   run->footer(kFooter);
   addRunFlags(*run, *flags);
-  run->callback([run, flags, command = std::move(command), exitCode] {
-    flags->machinesGiven = run->count("--machines") > 0;
-    flags->procsGiven = run->count("--procs") > 0;
-    *exitCode = execute(*flags, command);
+  run->callback([run, flags, command = std::move(command), exitCode]() mutable {
+    const absl::Status completed = complete(*run, *flags, command);
+    *exitCode = completed.ok() ? execute(*flags, command) : report(completed, kUsageExitCode);
   });
 }
 

@@ -1,6 +1,9 @@
 #include "launcher/run_flags.h"
 
+#include <cstdlib>
+
 #include "absl/strings/numbers.h"
+#include "launcher/slurm_backend.h"
 #include "launcher/ssh_backend.h"
 
 namespace farhop::launcher {
@@ -53,6 +56,10 @@ void addJobFlags(CLI::App& run, RunFlags& flags) {
                  "First of P consecutive ports on which the groups meet; without it free ones are chosen")
       ->check(wholeNumber(1, 65'535))
       ->type_name("PORT");
+  run.add_flag("--local", flags.local,
+               "Let this machine play all machines inside a Slurm allocation, too, instead of starting them with srun on its "
+               "nodes")
+      ->excludes("--hosts");
   run.add_option("--env", flags.environment, "Variable for the trainers; may be repeated")
       ->type_name("NAME=VALUE");
   run.add_option("--workdir", flags.workingDirectory,
@@ -86,6 +93,9 @@ void addWatchFlags(CLI::App& run, RunFlags& flags) {
                  "Seconds for all machines to be reached and to find their files, before the first trainer starts")
       ->type_name("SECONDS")
       ->capture_default_str();
+  run.add_option("--config", flags.configFile,
+                 "YAML file with these flags as keys, and trainer: [WORDS] in place of what follows --; the command line wins")
+      ->type_name("FILE");
   run.add_flag("--dry-run", flags.options.dryRun, "Print what would be started, and start nothing");
 }
 
@@ -130,10 +140,21 @@ absl::Status checkTimes(const RunFlags& flags, RunOptions& options) {
   return absl::OkStatus();
 }
 
+// Inside sbatch or salloc the machines are the allocation's nodes.
+absl::Status useAllocation(const RunFlags& flags, RunOptions& options) {
+  FARHOP_ASSIGN_OR_RETURN(options.slurm, readSlurmAllocation(runtime::processEnvironment()));
+  if (!options.slurm) return absl::OkStatus();
+  const char* const path = std::getenv("PATH");
+  FARHOP_ASSIGN_OR_RETURN(options.slurm->srun, findSrun(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin"));
+  options.farhop = farhopOf(flags.hosts);
+  return applySlurmAllocation(options, {flags.machinesGiven, flags.procsGiven});
+}
+
 absl::Status checkPlaces(const RunFlags& flags, RunOptions& options) {
   options.ssh = SshOptions();
+  if (flags.hosts.hostFile.empty() && !flags.local) FARHOP_RETURN_IF_ERROR(useAllocation(flags, options));
   if (flags.hosts.hostFile.empty()) {
-    if (!options.masterAddr.empty() || !options.interface.empty()) {
+    if (!options.slurm && (!options.masterAddr.empty() || !options.interface.empty())) {
       return absl::InvalidArgumentError(
           "--master-addr and --iface are for jobs on several machines (--hosts); on this one groups meet on 127.0.0.1");
     }
@@ -151,8 +172,8 @@ absl::Status checkPlaces(const RunFlags& flags, RunOptions& options) {
 }  // namespace
 
 void addRunFlags(CLI::App& run, RunFlags& flags) {
-  addJobFlags(run, flags);
   addHostFlags(run, flags.hosts);
+  addJobFlags(run, flags);
   addPhaseFlags(run, flags.phases);
   addWatchFlags(run, flags);
 }

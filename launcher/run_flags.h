@@ -16,9 +16,10 @@ struct RunFlags {
   RunOptions options;
   HostFlags hosts;
   PhaseFlags phases;
-  std::string start = "gate", bind = "core", bindThreads = "share", memoryEstimate, graph, logDirectory, workingDirectory, timeout, grace = "5", startTimeout = "60", tee = "all";
+  std::string start = "gate", bind = "core", bindThreads = "share", memoryEstimate, graph, logDirectory, workingDirectory;
+  std::string timeout, grace = "5", startTimeout = "60", tee = "all", configFile;
   int masterPort = 0, gateWidth = 0;
-  bool machinesGiven = false, procsGiven = false;
+  bool machinesGiven = false, procsGiven = false, local = false;
   std::vector<std::string> environment;
 };
 

@@ -22,6 +22,14 @@ inline constexpr int kMaxLocalProcesses = 512;
 inline constexpr int kMaxRemoteProcesses = 16'384;
 inline constexpr int kMaxRestarts = 1'000;
 
+struct SlurmAllocation {
+  std::string jobId;
+  std::vector<std::string> nodes;
+  std::vector<int> cpus;  // of the job on each
+  int tasksPerNode = 0;   // 0: not said
+  std::string srun;       // path of the program
+};
+
 struct RunOptions {
   int machines = 1;
   int procs = 1;
@@ -35,6 +43,7 @@ struct RunOptions {
   std::string hostFile;                // empty: this machine plays all
   std::vector<Host> hosts;             // one per machine
   SshOptions ssh;
+  std::optional<SlurmAllocation> slurm;  // the hosts are nodes of it, which srun reaches
   std::string farhop;                  // the program's path on the hosts
   std::string version;                 // this program's
   OutputChoice tee;

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "runtime/job_news.h"
+#include "runtime/launch_contract.h"
 
 namespace farhop::launcher {
 namespace {
@@ -33,7 +34,7 @@ std::string seconds(milliseconds duration) {
 absl::StatusOr<FileDescriptor> openSignals() {
   sigset_t set;
   ::sigemptyset(&set);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     struct sigaction action {};
     // A blocked signal is delivered to a signalfd even when it is ignored.
     if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) continue;
@@ -69,7 +70,7 @@ bool Supervisor::allEnded() const {
 }
 
 void Supervisor::say(const std::string& line) {
-  terminals_.err->append(absl::StrCat("farhop: ", line, "\n"));
+  terminals_.err->appendOwn(absl::StrCat("farhop: ", line, "\n"));
 }
 
 void Supervisor::sendAll(FrameKind kind, const std::string& payload) {
@@ -173,13 +174,18 @@ void Supervisor::onFirstFailure(JobProcess& failed) {
   tellOthers(failed);
   firstFailure_ = &failed;
   exitCode_ = failed.end->exitCode();
+  stopped_ = !failed.end->signaled && failed.end->code == runtime::kStoppedExitCode;
+  if (stopped_) {
+    say(absl::StrCat(failed.name(), " has stopped, as it was asked to, with ", failed.end->text()));
+    return enter(Phase::kReporting, kReportTime);
+  }
   say(absl::StrCat(failed.name(), " failed: ", failed.end->text()));
   const auto& tail = failed.output.tail();
   if (tail.empty()) {
     say("it wrote nothing");
   } else {
     say(tail.size() == 1 ? "its last line:" : absl::StrCat("its last ", tail.size(), " lines:"));
-    for (const std::string& line : tail) terminals_.err->append(absl::StrCat("    ", line, "\n"));
+    for (const std::string& line : tail) terminals_.err->appendOwn(absl::StrCat("    ", line, "\n"));
   }
   say(absl::StrCat("its log: ", failed.output.logPath()));
   enter(Phase::kReporting, kReportTime);
@@ -193,6 +199,11 @@ void Supervisor::tellOthers(const JobProcess& ended) {
 }
 
 void Supervisor::onSignal(int signal) {
+  if (signal == SIGUSR1) {
+    if (phase_ != Phase::kRunning || allEnded()) return;
+    say("received SIGUSR1: asking the trainers to stop");
+    return signalAll(SIGUSR1);
+  }
   if (finishing_) {
     interrupted_ = true;
     return;
@@ -254,7 +265,17 @@ void Supervisor::onDeadline() {
   }
 }
 
+// Asked to by whom it may: that what they leave can be gone on from counts for more.
+bool Supervisor::allStopped() const {
+  return std::all_of(machines_.begin(), machines_.end(), [](const JobMachine& machine) {
+    return std::all_of(machine.processes.begin(), machine.processes.end(), [](const JobProcess& p) {
+      return p.end && !p.end->signaled && !p.end->lost && p.end->code == runtime::kStoppedExitCode;
+    });
+  });
+}
+
 void Supervisor::finish() {
+  if (allStopped()) exitCode_ = runtime::kStoppedExitCode;
   finishing_ = true;
   finishAgents();
   for (JobMachine& machine : machines_) {
@@ -291,6 +312,7 @@ void Supervisor::finishAgents() {
 
 void Supervisor::reportOthers() {
   for (const JobProcess* process : laterFailures_) {
+    if (stopped_ && process->end->code == runtime::kStoppedExitCode && !process->end->signaled) continue;
     say(absl::StrCat(process->name(), " ended after that: ", process->end->text(),
                      ", log: ", process->output.logPath()));
   }

@@ -27,7 +27,7 @@ struct SupervisorOptions {
   std::function<void(const JobProcess&, const std::string& message)> onSaid;
 };
 
-// SIGINT, SIGTERM and SIGHUP as a descriptor. Blocks them for the process, except those that it was started
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 as a descriptor. Blocks them for the process, except those that it was started
 // to ignore (nohup, background jobs of scripts).
 absl::StatusOr<FileDescriptor> openSignals();
 
@@ -51,7 +51,7 @@ class Supervisor {
   // Whether output was lost on the way to the launcher's own streams.
   bool outputLost() const { return outputLost_; }
   // Whether a trainer's failure ended the job, rather than a signal, the time limit or a start that failed.
-  bool failedByItself() const { return firstFailure_ != nullptr; }
+  bool failedByItself() const { return firstFailure_ != nullptr && !stopped_; }
 
  private:
   enum class Phase { kStarting, kRunning, kReporting, kTerminating, kKilling };
@@ -82,6 +82,7 @@ class Supervisor {
   void cannotStart(absl::Status reason);
 
   void takeEnds();
+  bool allStopped() const;
   void onFirstFailure(JobProcess& failed);
   void tellOthers(const JobProcess& ended);
   void onSignal(int signal);
@@ -100,6 +101,7 @@ class Supervisor {
   Phase phase_ = Phase::kStarting;
   Deadline deadline_;
   absl::Status startError_;
+  bool stopped_ = false;    // the first to end with an exit code had stopped because it was asked to
   bool cancelled_ = false;  // a signal came before anything was started
   int exitCode_ = 0;
   AgentPrepared master_;

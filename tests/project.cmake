@@ -50,3 +50,12 @@ add_test(NAME fault.checkpoint COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_D
 set_tests_properties(fault.checkpoint PROPERTIES LABELS fault TIMEOUT 240)
 add_test(NAME consumer.quickstart COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/consumer/quickstart_test.py)
 set_tests_properties(consumer.quickstart PROPERTIES LABELS "consumer;full" TIMEOUT 1800)
+
+# Two machines on a slow network of their own, where the kernel lets the user make one. The figures take two minutes and a
+# quiet machine.
+set(prefetchNetwork /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/cluster/prefetch_network.py $<TARGET_FILE:farhop>
+                    $<TARGET_FILE:farhop-sage>)
+add_test(NAME cluster.prefetch COMMAND ${prefetchNetwork} --functional)
+set_tests_properties(cluster.prefetch PROPERTIES LABELS cluster TIMEOUT 240 SKIP_RETURN_CODE 77)
+add_test(NAME cluster.prefetch_figures COMMAND ${prefetchNetwork})
+set_tests_properties(cluster.prefetch_figures PROPERTIES LABELS "cluster;full" TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL ON)

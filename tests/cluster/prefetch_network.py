@@ -2,13 +2,14 @@
 """Trains on two machines that a slow network joins, with and without prefetch, and compares how long the trainer waits
 for features.
 
-    prefetch_network.py SAGE STORE [--megabits 1000] [--epochs 3] [--fabric NAME] [--repetitions 3] [--json FILE]
-    prefetch_network.py SAGE STORE --functional
+    prefetch_network.py FARHOP SAGE [--store DIR] [--megabits 1000] [--epochs 3] [--fabric NAME] [--json FILE] ...
+    prefetch_network.py FARHOP SAGE --functional
 
 The machines are two network namespaces with a veth between them that `tc tbf` limits in both directions; each runs one
-process of SAGE (the example) on a core of its own. Without --functional the exit code is 1 unless the wait with prefetch is
-less than a third of that without, in the median of the repetitions. --functional trains once each way, for one epoch,
-and checks that prefetch worked and changed no result; no time matters then. Exit code 77: the kernel lets this user make no
+process of SAGE (the example) on a core of its own. Without --store the graph is Debian's packages in two partitions, made
+with FARHOP. The exit code is 1 unless the wait with prefetch is less than a third of that without, in the median of the
+repetitions. --functional trains once each way on a small graph, and checks that prefetch worked and changed no result; no
+time matters then. Exit code 77: the kernel lets this user make no
 network namespaces.
 
 Namespaces have no names and live as long as the processes in them, which die with this one: nothing is left, however it
@@ -26,6 +27,8 @@ import sys
 import tempfile
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
 SKIPPED = 77
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 PORT = 29500  # in a namespace of its own, where nobody else listens
@@ -134,8 +137,24 @@ def wait_of(summary):
     return statistics.mean(summary["pull_wait_s"])
 
 
+def run(*words):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        sys.exit(f"{words[0]} ended with exit code {done.returncode}: {done.stdout}{done.stderr}")
+
+
+def make_store(options, directory):
+    if options.functional:
+        from small_dataset import write_dataset
+        write_dataset(directory / "raw")
+    else:
+        run(ROOT / "scripts" / "make_debian_dataset", "--out", directory / "raw")
+    run(options.farhop, "partition", directory / "raw", "--out", directory / "store", "--parts", 2, "--method", "metis", "--add-reverse")
+    return str(directory / "store")
+
+
 def check_functional(network, options, directory):
-    options.epochs = 1
+    options.epochs, options.batch_size = 2, 32
     without, with_it = (train(network, options, prefetch, directory) for prefetch in (False, True))
     for summary in (without, with_it):
         if summary["wire_bytes"] < summary["feature_bytes"] / 2:
@@ -172,8 +191,9 @@ def measure(network, options, directory):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("farhop")
     parser.add_argument("sage")
-    parser.add_argument("store")
+    parser.add_argument("--store")
     parser.add_argument("--megabits", type=int, default=1000)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=1024)
@@ -183,7 +203,7 @@ def main():
     parser.add_argument("--functional", action="store_true")
     parser.add_argument("--json")
     options = parser.parse_args()
-    options.sage, options.store = os.path.abspath(options.sage), os.path.abspath(options.store)
+    options.sage = os.path.abspath(options.sage)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     try:
         network = Network(options.megabits)
@@ -192,6 +212,7 @@ def main():
         sys.exit(SKIPPED)
     try:
         with tempfile.TemporaryDirectory() as path:
+            options.store = os.path.abspath(options.store) if options.store else make_store(options, pathlib.Path(path))
             if options.functional:
                 check_functional(network, options, pathlib.Path(path))
             elif not measure(network, options, pathlib.Path(path)):

@@ -34,9 +34,9 @@ epochs = re.findall(r"epoch +(\d+) ", output)
 assert epochs == [str(e) for e in range(8)], f"one line per epoch, not {epochs}"
 assert all(line.startswith("[m0 p0] ") for line in output.splitlines() if "epoch" in line), output
 assert set(summary) == {
-    "test_accuracy", "mlp_test_accuracy", "epochs", "parameters_hash", "sampled_edges_per_s",
-    "remote_edge_share", "remote_feature_share", "cached_feature_share", "neighbor_bytes", "feature_bytes", "shm_feature_bytes", "peak_rss_bytes", "pull_wait_s",
-    "groups", "train_seconds"}, set(summary)
+    "test_accuracy", "mlp_test_accuracy", "epochs", "parameters_hash", "sampled_edges_per_s", "remote_edge_share", "remote_feature_share",
+    "cached_feature_share", "neighbor_bytes", "feature_bytes", "shm_feature_bytes", "peak_rss_bytes", "pull_wait_s",
+    "prefetched_batches", "groups", "train_seconds"}, set(summary)
 assert len(summary["epochs"]) == 8 and all(set(e) == {"loss", "val_accuracy", "seconds"} for e in summary["epochs"])
 assert summary["epochs"][-1]["loss"] < summary["epochs"][0]["loss"]
 assert summary["test_accuracy"] > 0.8, summary["test_accuracy"]
@@ -46,6 +46,7 @@ assert summary["cached_feature_share"] == 0, "the store has no caches"
 assert summary["neighbor_bytes"] > 0 and summary["feature_bytes"] > 0 and summary["shm_feature_bytes"] == 0
 assert len(summary["pull_wait_s"]) == 4 and min(summary["pull_wait_s"]) > 0
 assert len(summary["peak_rss_bytes"]) == 4 and min(summary["peak_rss_bytes"]) > 10_000_000
+assert len(summary["prefetched_batches"]) == 4
 groups = summary["groups"]
 assert [g["group"] for g in groups] == [0, 1] and all(0 <= g["start_s"] <= g["ready_s"] for g in groups), groups
 assert groups[1]["start_s"] >= groups[0]["ready_s"] - 0.05, "group 1 starts when group 0 is ready"

@@ -9,10 +9,11 @@ ALLOWED = {
     "base": {"base"},
     "rpc": {"rpc", "base"},
     "partition": {"partition", "base"},
+    "importers": {"importers", "base", "partition"},
     "sampler": {"sampler", "base", "rpc", "partition"},
     "runtime": {"runtime", "base", "rpc", "partition", "sampler", "farhop"},
     # Of runtime only the launch contract and what it draws of topologies.
-    "launcher": {"launcher", "base", "partition"},
+    "launcher": {"launcher", "base", "partition", "importers"},
     "examples": {"farhop"},
     "benchmarks": {"benchmarks", "base", "rpc", "partition", "sampler"},
     # A trainer as a user would write it.

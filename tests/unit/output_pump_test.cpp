@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <random>
+#include <thread>
 
 #include "base/file.h"
 #include "tests/temporary_directory.h"
@@ -175,6 +176,33 @@ TEST(Terminal, NeverBlocks_WhenItsReaderDoes) {
   EXPECT_FALSE(terminal.pending());  // nobody reads any more
   terminal.append("more");
   EXPECT_FALSE(terminal.pending());
+}
+
+TEST(Terminal, LeavesOut_WhenItsReaderTakesNothingForLong) {
+  int fds[2];
+  ASSERT_EQ(::pipe(fds), 0);
+  FileDescriptor read(fds[0]), write(fds[1]);
+  Terminal terminal(write.get(), std::chrono::milliseconds(50));
+  const std::string line = std::string(999, 'x') + "\n";
+  for (int i = 0; i < 1'000; ++i) terminal.append(line);
+  terminal.writeSome();
+  terminal.writeSome();
+  EXPECT_TRUE(terminal.full());
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_FALSE(terminal.full());  // nobody waits for this reader any more
+  const size_t pending = terminal.pendingBytes();
+  for (int i = 0; i < 7; ++i) terminal.append(line);
+  terminal.appendOwn("farhop: failed\n");
+  EXPECT_EQ(terminal.pendingBytes(), pending + 15);
+  std::string text;
+  for (std::vector<char> bytes(1 << 20); text.find("left out") == std::string::npos;) {
+    const ssize_t n = ::read(read.get(), bytes.data(), bytes.size());
+    ASSERT_GT(n, 0);
+    text.append(bytes.data(), static_cast<size_t>(n));
+    terminal.writeSome();
+  }
+  EXPECT_NE(text.find("farhop: failed\nfarhop: 7 lines were left out"), std::string::npos);
+  EXPECT_FALSE(terminal.full());
 }
 
 }  // namespace
