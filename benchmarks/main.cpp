@@ -7,7 +7,10 @@
 #include "benchmarks/exchange_bench.h"
 #include "benchmarks/features_bench.h"
 #include "benchmarks/limits_bench.h"
+#include "benchmarks/loader_bench.h"
+#include "benchmarks/memory_bench.h"
 #include "benchmarks/sampler_bench.h"
+#include "benchmarks/startup_bench.h"
 
 namespace {
 
@@ -22,6 +25,9 @@ int runBench(int argc, char** argv) {
   farhop::benchmarks::addExchangeBench(app, &status);
   farhop::benchmarks::addCacheBench(app, &status);
   farhop::benchmarks::addFeaturesBench(app, &status);
+  farhop::benchmarks::addStartupBench(app, &status);
+  farhop::benchmarks::addLoaderBench(app, &status);
+  farhop::benchmarks::addMemoryBench(app, &status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

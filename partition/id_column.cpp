@@ -24,6 +24,24 @@ IdColumn IdColumn::view(std::shared_ptr<const NpyArray> array, uint64_t first, u
   return column;
 }
 
+void IdColumn::copy(uint64_t first, uint64_t count, uint64_t* out) const {
+  const std::byte* at = data_ + first * strideBytes_;
+  const auto all = [&](auto convert) {
+    for (uint64_t i = 0; i < count; ++i) out[i] = convert(at + i * strideBytes_);
+  };
+  switch (dtype_) {
+    case DType::kInt32:
+      return all(extend<int32_t>);
+    case DType::kUInt32:
+      return all(load<uint32_t>);
+    case DType::kInt64:
+    case DType::kUInt64:
+      return all(load<uint64_t>);
+    default:
+      for (uint64_t i = 0; i < count; ++i) out[i] = (*this)[first + i];
+  }
+}
+
 std::string IdColumn::text(uint64_t index) const {
   const uint64_t value = (*this)[index];
   const bool isSigned =

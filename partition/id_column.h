@@ -43,6 +43,9 @@ class IdColumn {
     }
   }
 
+  // Ids first, first + 1, ...: faster than one by one.
+  void copy(uint64_t first, uint64_t count, uint64_t* out) const;
+
   // The id as the user wrote it, with its sign.
   std::string text(uint64_t index) const;
 

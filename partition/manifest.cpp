@@ -104,7 +104,7 @@ absl::Status checkReverse(const Schema& schema, int relation) {
   const Relation& reverse = schema.relations[relation];
   const Relation& forward = schema.relations[reverse.reverseOf];
   if (reverse.reverseOf >= relation || forward.reverseOf >= 0 || forward.source != reverse.destination ||
-      forward.destination != reverse.source || forward.count != reverse.count || !reverse.features.empty() ||
+      forward.destination != reverse.source || forward.count != reverse.count || forward.inputCount != reverse.inputCount || !reverse.features.empty() ||
       forward.timeFeature != reverse.timeFeature || forward.weightFeature != reverse.weightFeature) {
     return bad(absl::StrCat(schema.relationText(relation), " is not the reverse of ",
                             schema.relationText(reverse.reverseOf)));
@@ -123,6 +123,10 @@ absl::Status checkRelations(const Manifest& manifest) {
     const std::string text = schema.relationText(r);
     if (!names.insert(text).second) return bad(absl::StrCat("two relations are called ", text));
     FARHOP_RETURN_IF_ERROR(checkCount(relation.count, text));
+    if (relation.inputCount > 0) {
+      FARHOP_RETURN_IF_ERROR(checkCount(relation.inputCount, text));
+      if (relation.inputCount < relation.count) return bad(absl::StrCat(text, " has more edges than its data set had"));
+    }
     if (relation.reverseOf >= 0) FARHOP_RETURN_IF_ERROR(checkReverse(schema, r));
     FARHOP_RETURN_IF_ERROR(sumTo(manifest.partitionEdges[i], relation.count, partitions,
                                  absl::StrCat("partition_edges of ", text)));

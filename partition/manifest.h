@@ -14,6 +14,8 @@
 namespace farhop::partition {
 
 inline constexpr int kStoreFormatVersion = 2;
+// Manifest::order where the nodes of a partition ascend with their original ids.
+inline constexpr char kOrderById[] = "id";
 inline constexpr char kStoreFormatName[] = "farhop-graph-store";
 // What parseManifest() reads at most. 2^16 partitions of a hundred arrays stay below it.
 inline constexpr size_t kMaxManifestBytes = size_t{1} << 30;
@@ -66,6 +68,7 @@ struct Manifest {
   int64_t numClasses = 0;
   std::string method;  // how the nodes were assigned: "metis", "random", ...
   uint64_t seed = 0;
+  std::string order = kOrderById;  // how the nodes of a partition follow each other: "id", "degree" or "bfs"
   Schema schema;
   std::vector<std::vector<uint64_t>> offsets;         // [node type][K + 1], as PartitionBook
   std::vector<std::vector<uint64_t>> partitionEdges;  // [relation][K]: edges whose destination k owns

@@ -174,6 +174,9 @@ absl::Status readRelations(const ObjectReader& root, Manifest* manifest) {
       }
       relation.reverseOf = static_cast<int>(forward);
     }
+    if (object.has("input_count")) {
+      FARHOP_ASSIGN_OR_RETURN(relation.inputCount, object.number("input_count"));
+    }
     FARHOP_RETURN_IF_ERROR(readFeatures(object, &relation.features));
     FARHOP_ASSIGN_OR_RETURN(relation.timeFeature, object.optionalText("time_feature"));
     FARHOP_ASSIGN_OR_RETURN(relation.weightFeature, object.optionalText("weight_feature"));
@@ -299,6 +302,9 @@ absl::Status readManifest(const ObjectReader& root, Manifest* manifest) {
   FARHOP_ASSIGN_OR_RETURN(manifest->method, root.text("method"));
   FARHOP_ASSIGN_OR_RETURN(manifest->seed, root.number("seed"));
   FARHOP_ASSIGN_OR_RETURN(manifest->haloNodes, root.numbers("halo_nodes"));
+  if (root.has("node_order")) {
+    FARHOP_ASSIGN_OR_RETURN(manifest->order, root.text("node_order"));
+  }
   FARHOP_RETURN_IF_ERROR(readNodeTypes(root, manifest));
   FARHOP_RETURN_IF_ERROR(readRelations(root, manifest));
   FARHOP_RETURN_IF_ERROR(readSplits(root, manifest));
@@ -315,6 +321,7 @@ std::string formatManifest(const Manifest& manifest) {
       {"format", kStoreFormatName},  {"version", kStoreFormatVersion}, {"checksum", kUnsealed},
       {"dataset", manifest.dataset}, {"task", manifest.task},          {"num_classes", manifest.numClasses},
       {"method", manifest.method},   {"seed", manifest.seed},          {"halo_nodes", manifest.haloNodes}};
+  if (manifest.order != kOrderById) root["node_order"] = manifest.order;
   Json& types = root["node_types"] = Json::array();
   for (size_t t = 0; t < schema.nodeTypes.size(); ++t) {
     const NodeType& type = schema.nodeTypes[t];
@@ -334,6 +341,7 @@ std::string formatManifest(const Manifest& manifest) {
                    {"partition_edges", manifest.partitionEdges[r]},
                    {"remote_edges", manifest.remoteEdges[r]},
                    {"features", featuresJson(relation.features)}};
+    if (relation.inputCount > 0) object["input_count"] = relation.inputCount;
     if (relation.reverseOf >= 0) object["reverse_of"] = relation.reverseOf;
     if (!relation.timeFeature.empty()) object["time_feature"] = relation.timeFeature;
     if (!relation.weightFeature.empty()) object["weight_feature"] = relation.weightFeature;

@@ -17,23 +17,6 @@ constexpr int kMaxParts = 1 << 16;
 constexpr real_t kNodeImbalance = 1.03F;
 constexpr real_t kTrainImbalance = 1.05F;
 
-// [node type][original id]: whether the node is a train seed, or the destination of a seed edge, which belongs to the
-// partition that owns it.
-std::vector<std::vector<bool>> trainSeeds(const Dataset& dataset) {
-  std::vector<std::vector<bool>> train(dataset.schema.nodeTypes.size());
-  for (size_t t = 0; t < train.size(); ++t) train[t].resize(dataset.schema.nodeTypes[t].count);
-  for (const SplitSeeds& split : dataset.splits) {
-    if (split.name != "train") continue;
-    for (uint64_t id : split.ids) train[split.nodeType][id] = true;
-  }
-  for (const EdgeSplitSeeds& split : dataset.edgeSplits) {
-    if (split.name != "train") continue;
-    std::vector<bool>& seeds = train[dataset.schema.relations[split.relation].destination];
-    for (uint64_t i = 0; i < split.destination.size(); ++i) seeds[split.destination[i]] = true;
-  }
-  return train;
-}
-
 PartitionAssignment assignRandomly(const Dataset& dataset, const PartitionOptions& options) {
   const uint64_t parts = static_cast<uint64_t>(options.parts);
   const std::vector<std::vector<bool>> train = trainSeeds(dataset);
@@ -145,6 +128,26 @@ absl::StatusOr<PartitionAssignment> assignPartitions(const Dataset& dataset,
   }
   if (options.method == PartitionMethod::kRandom) return assignRandomly(dataset, options);
   return assignByMetis(dataset, options);
+}
+
+std::vector<std::vector<bool>> trainSeeds(const Dataset& dataset) {
+  std::vector<std::vector<bool>> train(dataset.schema.nodeTypes.size());
+  for (size_t t = 0; t < train.size(); ++t) train[t].resize(dataset.schema.nodeTypes[t].count);
+  for (const SplitSeeds& split : dataset.splits) {
+    if (split.name != "train") continue;
+    for (uint64_t id : split.ids) train[split.nodeType][id] = true;
+  }
+  for (const EdgeSplitSeeds& split : dataset.edgeSplits) {
+    if (split.name != "train") continue;
+    std::vector<bool>& seeds = train[dataset.schema.relations[split.relation].destination];
+    for (uint64_t i = 0; i < split.destination.size(); ++i) seeds[split.destination[i]] = true;
+  }
+  return train;
+}
+
+std::string partitionOptionsKey(const PartitionOptions& options) {
+  return absl::StrCat(options.parts, " ", partitionMethodName(options.method), " ", options.seed, " ",
+                      options.balanceTrain);
 }
 
 absl::Status checkAssignment(const Dataset& dataset, const PartitionAssignment& assignment) {

@@ -36,6 +36,13 @@ struct PartitionOptions {
 // kRandom deals the nodes of each type evenly, keyed by seed, type name and original id.
 absl::StatusOr<PartitionAssignment> assignPartitions(const Dataset& dataset, const PartitionOptions& options);
 
+// Two options with the same key give the same assignment of a data set.
+std::string partitionOptionsKey(const PartitionOptions& options);
+
+// [node type][original id]: whether the node is a seed of split "train", or the destination of a seed edge of one, which
+// belongs to the partition that owns it.
+std::vector<std::vector<bool>> trainSeeds(const Dataset& dataset);
+
 // InvalidArgument when the assignment does not fit the data set.
 absl::Status checkAssignment(const Dataset& dataset, const PartitionAssignment& assignment);
 

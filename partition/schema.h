@@ -39,6 +39,11 @@ struct Relation {
   // Edge features declared for sampling; of a reverse relation: the forward relation's. Empty: none.
   std::string timeFeature = {};
   std::string weightFeature = {};
+  // Edges of the data set, where parallel ones have been merged into `count`; 0: all were kept.
+  uint64_t inputCount = 0;
+
+  // Original edge ids are below this.
+  uint64_t edgeIdBound() const { return inputCount == 0 ? count : inputCount; }
 };
 
 // Null when there is none of that name.

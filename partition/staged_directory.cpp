@@ -27,42 +27,49 @@ std::pair<std::string, std::string> splitPathName(const std::string& path) {
   return {parent.empty() ? "." : parent, clean.filename().string()};
 }
 
-absl::StatusOr<FileDescriptor> lockDirectory(const std::string& path) {
-  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.valid()) return errnoStatus(absl::StrCat("opening ", path), errno);
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return errnoStatus(absl::StrCat("locking ", path), errno);
-  return fd;
-}
-
 void removeTree(const std::string& path) {
   std::error_code ignored;
   fs::remove_all(path, ignored);
 }
 
-// What interrupted runs for the same name left behind.
-void removeAbandoned(const std::string& parent, const std::string& prefix) {
-  std::error_code error;
-  for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (name.compare(0, prefix.size(), prefix) != 0) continue;
-    auto lock = lockDirectory(it->path().string());
-    if (lock.ok()) removeTree(it->path().string());
-  }
+bool isSameFile(int fd, const std::string& path) {
+  struct stat opened {}, named {};
+  return ::fstat(fd, &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
 }
 
-absl::Status checkReplaceable(const std::string& directory, bool force) {
+// Makes the directory if need be. FailedPrecondition when another process, or another call in this one, holds it.
+absl::StatusOr<FileDescriptor> lockDirectory(const std::string& path) {
+  constexpr int kAttempts = 100;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return errnoStatus(absl::StrCat("creating ", path), errno);
+    FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd.valid() && errno == ENOENT) continue;  // its owner has just finished
+    if (!fd.valid()) return errnoStatus(absl::StrCat("opening ", path), errno);
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) return errnoStatus(absl::StrCat("locking ", path), errno);
+      return absl::FailedPreconditionError(
+          absl::StrCat("another run is writing this store (it holds ", path, "); wait for it, or choose another name"));
+    }
+    // Renamed between the two calls: then what is locked is a finished store.
+    if (isSameFile(fd.get(), path)) return fd;
+  }
+  return absl::UnavailableError(absl::StrCat(path, " comes and goes; other runs write the same store"));
+}
+
+absl::Status checkReplaceable(const std::string& directory, bool force, const StagedKind& kind) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(directory, error);
   if (!fs::exists(status)) return absl::OkStatus();
   if (fs::is_directory(status) && fs::is_empty(directory, error) && !error) return absl::OkStatus();
-  if (!fs::is_directory(status) || !pathExists(absl::StrCat(directory, "/", kManifestFile))) {
+  if (!fs::is_directory(status) || !pathExists(absl::StrCat(directory, "/", kind.markerFile))) {
     return absl::FailedPreconditionError(
-        absl::StrCat(directory, " exists and is no graph store (no ", kManifestFile,
+        absl::StrCat(directory, " exists and is no ", kind.name, " (no ", kind.markerFile,
                      "); it is not touched. Choose another name or remove it"));
   }
   if (!force) {
     return absl::AlreadyExistsError(
-        absl::StrCat(directory, " is a graph store already; --force replaces it"));
+        absl::StrCat(directory, " is a ", kind.name, " already; --force replaces it"));
   }
   return absl::OkStatus();
 }
@@ -79,26 +86,21 @@ absl::Status syncTree(const std::string& root) {
 
 }  // namespace
 
-absl::StatusOr<StagedDirectory> StagedDirectory::create(const std::string& directory, bool force) {
+absl::StatusOr<StagedDirectory> StagedDirectory::create(const std::string& directory, bool force,
+                                                        StagedKind kind) {
   const auto [parent, name] = splitPathName(directory);
   if (name.empty() || name == "." || name == "..") {
-    return absl::InvalidArgumentError(absl::StrCat("'", directory, "' is no name for a store's directory"));
+    return absl::InvalidArgumentError(absl::StrCat("'", directory, "' is no name for the directory of a ", kind.name));
   }
   StagedDirectory staged;
   staged.final_ = absl::StrCat(parent, "/", name);
   staged.force_ = force;
-  FARHOP_RETURN_IF_ERROR(checkReplaceable(staged.final_, force));
+  staged.kind_ = std::move(kind);
+  FARHOP_RETURN_IF_ERROR(checkReplaceable(staged.final_, force, staged.kind_));
   FARHOP_RETURN_IF_ERROR(makeDirectories(parent));
-  const std::string prefix = absl::StrCat(".", name, ".tmp-");
-  removeAbandoned(parent, prefix);
-
-  std::string pattern = absl::StrCat(parent, "/", prefix, ::getpid(), "-XXXXXX");
-  if (::mkdtemp(pattern.data()) == nullptr) return errnoStatus(absl::StrCat("creating ", pattern), errno);
-  staged.temporary_ = pattern;
-  if (::chmod(pattern.c_str(), 0755) != 0) return errnoStatus(absl::StrCat("chmod of ", pattern), errno);
-  auto lock = lockDirectory(pattern);
-  // File systems without locks: then nothing tells an abandoned directory, and it stays.
-  if (lock.ok()) staged.lock_ = *std::move(lock);
+  const std::string partial = absl::StrCat(parent, "/.", name, ".partial");
+  FARHOP_ASSIGN_OR_RETURN(staged.lock_, lockDirectory(partial));
+  staged.temporary_ = partial;
   return staged;
 }
 
@@ -106,6 +108,7 @@ StagedDirectory::StagedDirectory(StagedDirectory&& other) noexcept
     : final_(std::move(other.final_)),
       temporary_(std::exchange(other.temporary_, std::string())),
       force_(other.force_),
+      kind_(std::move(other.kind_)),
       lock_(std::move(other.lock_)) {}
 
 StagedDirectory::~StagedDirectory() {
@@ -115,7 +118,7 @@ StagedDirectory::~StagedDirectory() {
 absl::Status StagedDirectory::sync() const { return syncTree(temporary_); }
 
 absl::Status StagedDirectory::commit() {
-  FARHOP_RETURN_IF_ERROR(checkReplaceable(final_, force_));
+  FARHOP_RETURN_IF_ERROR(checkReplaceable(final_, force_, kind_));
   const std::string parent = splitPathName(final_).first;
   // A rename onto a missing or empty directory is atomic.
   if (::rename(temporary_.c_str(), final_.c_str()) == 0) {

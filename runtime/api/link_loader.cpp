@@ -11,6 +11,7 @@
 #include "runtime/api/loader_core.h"
 #include "runtime/api/loader_options.h"
 #include "runtime/api/status_error.h"
+#include "runtime/topology.h"
 #include "sampler/link_sampler.h"
 #include "sampler/seed_set.h"
 
@@ -171,7 +172,7 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
     key = combineKey(key, checksum64({static_cast<const std::byte*>(seeds.labels_.data_ptr()), seeds.labels_.nbytes()}));
   }
   key = combineKey(key, fingerprintOf(link, options.negatives));
-  impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
+  impl_->setOwnPosition(combineKey(key, api::fingerprint(core, sampling, deal)), deal);
   impl_->configure(options, sampling, core.graph->schema().relations[relation].source);
   sampler::StreamOptions stream = impl_->streamOptions(options);
   stream.make = [sampler](const sampler::BatchSampler* batches, sampler::BatchRequest request,
@@ -179,6 +180,7 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
     return sampler->sample(batches, std::move(request), workspace, std::move(memory));
   };
   stream.requestsBeforeHops = link.strict ? sampler::kMaxRedraws + 1 : 0;
+  const runtime::ScopedThreadBinding samplers(core.session->serviceProcessors());
   impl_->stream = std::make_unique<sampler::BatchStream>(core.graph, core.session->agent(), std::move(dealer),
                                                          std::move(sampling), std::move(stream), core.metrics);
 }
@@ -195,25 +197,15 @@ LinkLoader::Epoch LinkLoader::epoch(int64_t epoch) {
 }
 
 std::string LinkLoader::state() const { return impl_->state(); }
-int64_t LinkLoader::restore(const std::string& state) { return impl_->restore(state); }
+int64_t LinkLoader::restore(const std::string& state, OtherProcesses otherProcesses) {
+  return impl_->restore(state, otherProcesses);
+}
 
 bool LinkLoader::next(LinkBatch* batch) {
   std::shared_ptr<BatchCore> core = impl_->next();
   if (core == nullptr) return false;
   *batch = LinkBatch(std::make_shared<LinkBatchCore>(LinkBatchCore{std::move(core), impl_->traits}));
   return true;
-}
-
-LinkLoader::Iterator& LinkLoader::Iterator::operator++() {
-  batch_ = LinkBatch();  // its memory goes before the next one's comes
-  if (!loader_->next(&batch_)) loader_ = nullptr;
-  return *this;
-}
-
-LinkLoader::Iterator LinkLoader::Epoch::begin() {
-  Iterator iterator;
-  iterator.loader_ = loader_;
-  return ++iterator;
 }
 
 }  // namespace farhop

@@ -254,8 +254,7 @@ uint64_t fingerprint(const GraphCore& core, const sampler::SamplingOptions& samp
   if (sampling.temporal) key = combineKey(key, hashName("temporal"));
   if (sampling.layerDependency) key = combineKey(key, hashName("layer dependency"));
   for (uint64_t part : {sampling.seed, uint64_t{sampling.edgeIds}, deal.batchSize, uint64_t{deal.shuffle},
-                        static_cast<uint64_t>(deal.deal), static_cast<uint64_t>(deal.tail),
-                        static_cast<uint64_t>(deal.numMachines), static_cast<uint64_t>(deal.procsPerMachine)}) {
+                        static_cast<uint64_t>(deal.deal), static_cast<uint64_t>(deal.tail)}) {
     key = combineKey(key, part);
   }
   return key;

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "launcher/dry_run.h"
-#include "launcher/local_backend.h"
+#include "launcher/ssh_command.h"
+#include "launcher/trainer_environment.h"
 #include "tests/temporary_directory.h"
 
 namespace farhop::launcher {
@@ -113,14 +113,16 @@ TEST(TrainerEnvironment, ReplacesAnEarlierLaunch) {
   ::setenv("FARHOP_GRAPH", "old", 1);
   ::setenv("RANK", "77", 1);
   ::setenv("KEPT", "yes", 1);
-  RunOptions options;
-  options.machines = 2;
-  options.environment = {{"ADDED", "1"}, {"ADDED", "2"}};
-  const auto environment = trainerEnvironment(options, contractOf(options, 1, 0));
+  AgentOrders orders;
+  orders.machines = 2;
+  orders.machine = 1;
+  orders.start = "gate";
+  const auto environment = trainerEnvironment({{"ADDED", "1"}, {"ADDED", "2"}}, *contractOf(orders, 0), 3);
   for (const char* name : {"FARHOP_MASTER_FD", "FARHOP_GRAPH", "RANK", "KEPT"}) ::unsetenv(name);
   EXPECT_THAT(environment, Contains("KEPT=yes"));
   EXPECT_THAT(environment, Contains("ADDED=2"));
   EXPECT_THAT(environment, Contains("RANK=1"));
+  EXPECT_THAT(environment, Contains("FARHOP_RESTART_COUNT=3"));
   EXPECT_THAT(environment, Not(Contains(HasSubstr("FARHOP_MASTER_FD"))));
   EXPECT_THAT(environment, Not(Contains(HasSubstr("FARHOP_GRAPH"))));
 }

@@ -7,6 +7,7 @@
 
 #include "farhop/batch.h"
 #include "farhop/edge_seeds.h"
+#include "farhop/epoch.h"
 #include "farhop/graph.h"
 #include "farhop/neighbor_loader.h"
 
@@ -98,36 +99,14 @@ class LinkLoader {
   // As NeighborLoader's functions of these names.
   int64_t numBatches() const;
   std::string state() const;
-  int64_t restore(const std::string& state);
+  int64_t restore(const std::string& state, OtherProcesses otherProcesses = OtherProcesses::kRefuse);
 
-  class Epoch;
+  using Epoch = LoaderEpoch<LinkLoader, LinkBatch>;
+  using Iterator = Epoch::Iterator;
   Epoch epoch(int64_t epoch);
 
-  class Iterator {
-   public:
-    LinkBatch& operator*() { return batch_; }
-    LinkBatch* operator->() { return &batch_; }
-    Iterator& operator++();
-    bool operator!=(const Iterator& other) const { return loader_ != other.loader_; }
-    bool operator==(const Iterator& other) const { return loader_ == other.loader_; }
-
-   private:
-    friend class Epoch;
-    LinkLoader* loader_ = nullptr;  // null at the end
-    LinkBatch batch_;
-  };
-  class Epoch {
-   public:
-    Iterator begin();
-    Iterator end() { return {}; }
-
-   private:
-    friend class LinkLoader;
-    explicit Epoch(LinkLoader* loader) : loader_(loader) {}
-    LinkLoader* loader_;
-  };
-
  private:
+  friend Iterator;
   struct Impl;
   // False at the end of the epoch.
   bool next(LinkBatch* batch);
