@@ -117,6 +117,13 @@ class SamplerBench {
     replace.kinds = {{sampler::DrawKind::kUniformWithReplacement}};
     FARHOP_RETURN_IF_ERROR(
         addCase("with replacement", 1, [&] { return makeBatchSampler(graph_, replace, &idle_); }));
+    sampler::SamplingOptions all = sampling;
+    all.expand = sampler::Expand::kAll;
+    FARHOP_RETURN_IF_ERROR(addCase("expand all", 1, [&] { return makeBatchSampler(graph_, all, &idle_); }));
+    // What a layer of full-graph inference does: every neighbour of each node, one hop.
+    sampler::SamplingOptions inference = sampling;
+    inference.fanouts = {{-1}};
+    FARHOP_RETURN_IF_ERROR(addCase("inference, 1 layer", 1, [&] { return makeBatchSampler(graph_, inference, &idle_); }));
     FARHOP_RETURN_IF_ERROR(addLimitedCases(sampling));
     FARHOP_RETURN_IF_ERROR(addWalkCases(sampling));
     FARHOP_RETURN_IF_ERROR(addLinkCases(sampling));
@@ -138,6 +145,7 @@ class SamplerBench {
       return addCase(name, 1, [&] { return makeBatchSampler(graph_, own, &idle_, timed); });
     };
     FARHOP_RETURN_IF_ERROR(add("LABOR", Kind::kLabor, false, false));
+    FARHOP_RETURN_IF_ERROR(add("LABOR, Poisson", Kind::kLaborPoisson, false, false));
     FARHOP_RETURN_IF_ERROR(add("disjoint", Kind::kUniform, true, false));
     if (options_.plain) return absl::OkStatus();
     FARHOP_RETURN_IF_ERROR(add("weighted", Kind::kWeighted, false, false));
@@ -152,6 +160,9 @@ class SamplerBench {
     walks.seed = options_.seed;
     walks.walks = {sampler::WalkPlan{{{0}}, kWalkLength}, 1};
     FARHOP_RETURN_IF_ERROR(addCase("random walks", 1, [&] { return makeBatchSampler(graph_, walks, &idle_); }));
+    walks.walks->plan.restart = 0.15;
+    FARHOP_RETURN_IF_ERROR(addCase("random walks, restart", 1, [&] { return makeBatchSampler(graph_, walks, &idle_); }));
+    walks.walks->plan.restart = 0;
     walks.walks->plan.p = 0.25;
     walks.walks->plan.q = 4;
     FARHOP_RETURN_IF_ERROR(addCase("node2vec", 1, [&] { return makeBatchSampler(graph_, walks, &idle_); }));

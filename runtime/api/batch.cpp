@@ -61,7 +61,9 @@ torch::Tensor Batch::seedTimes() const {
   if (core_->sampling == nullptr || !core_->sampling->temporal) {
     throw Error(ErrorCode::kFailedPrecondition, "seedTimes: seeds have no times; set NeighborLoaderOptions::temporal");
   }
-  return borrow(core_->sampled, core_->sampled->treeTimes.data(), numSeeds(), torch::kInt64);
+  // One per tree: of seed edges fewer than their ends.
+  const std::vector<int64_t>& times = core_->sampled->treeTimes;
+  return borrow(core_->sampled, times.data(), static_cast<int64_t>(times.size()), torch::kInt64);
 }
 
 int64_t Batch::numNodes(const std::string& nodeType) const {

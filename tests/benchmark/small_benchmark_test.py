@@ -31,7 +31,9 @@ EXPECTED = {
                 ("uniform, edge ids", "edges/s"), ("with replacement", "edges/s"), ("with replacement", "x uniform"),
                 *((name, unit) for unit in ("edges/s", "x uniform")
                   for name in ("disjoint", "temporal", "temporal, most recent", "weighted", "weighted, with replacement",
-                               "LABOR")),
+                               "LABOR", "LABOR, Poisson", "expand all")),
+                *((name, "edges/s") for name in ("inference, 1 layer", "random walks, restart", "links",
+                                                 "links, seed edges excluded", "links, strict negatives")),
                 ("random walks", "edges/s"), ("node2vec", "edges/s"), ("importance, 2 hops", "edges/s"),
                 ("induced, 2 hops", "edges/s"),
                 ("batch", "edges/batch"), ("batch", "nodes/batch"),

@@ -35,6 +35,26 @@ class HubDraws {
   const std::vector<uint64_t>& edges() const { return edges_; }
   uint64_t sourceOf(uint64_t edge) const { return sources_[edge]; }
 
+  // How often each pair of edges is drawn: by the two trees of a batch whose seeds are both the hub, or by its two hops,
+  // each of which draws for the hub.
+  std::map<std::pair<uint64_t, uint64_t>, int> countPairs(int machine, int pairs, bool trees) {
+    sampler::SamplingOptions options;
+    options.fanouts.assign(trees ? 1 : 2, {1});
+    options.seed = 7;
+    options.edgeIds = true;
+    options.disjoint = trees;
+    options.expand = trees ? sampler::Expand::kNew : sampler::Expand::kAll;
+    const uint64_t batchSize = trees ? 2 : 1;
+    const std::vector<uint64_t> seeds(static_cast<size_t>(pairs) * batchSize, hub_);
+    std::map<std::pair<uint64_t, uint64_t>, int> counts;
+    for (const auto& batch : cluster_->sampleEpoch(machine, 0, seeds, batchSize, 0, options, {1, 4})) {
+      // The hub is row 0 of either hop, and the seeds are rows 0 and 1.
+      const auto& other = trees ? batch.relations[0].edgeIds[1] : batch.relations[1].edgeIds[0];
+      ++counts[{batch.relations[0].edgeIds[0], other}];
+    }
+    return counts;
+  }
+
   // How often each edge is drawn in `batches` batches, or drawn first; one of machines 0 and 1 owns the hub.
   std::map<uint64_t, int> count(int machine, int batches, int64_t fanout, sampler::RelationKind kind,
                                 bool firstOnly = false) {
@@ -73,6 +93,62 @@ TEST(SampledEdges, AreUniformOverInEdges) {
       for (const auto& [edge, count] : counts) chi += std::pow(count - expected, 2) / expected;
       ASSERT_EQ(counts.size(), hub.edges().size());
       EXPECT_LT(chi, chiSquareLimit(static_cast<double>(hub.edges().size()) - 1)) << "machine " << machine;
+    }
+  }
+}
+
+// One edge each of the hub in tree after tree, or in hop after hop: every pair of edges is as likely as any other, so
+// trees, and hops that draw again, are uniform and know nothing of each other.
+TEST(SampledEdges, AreIndependent_OverTreesAndOverHopsThatDrawAgain) {
+  HubDraws hub;
+  const double cells = static_cast<double>(hub.edges().size() * hub.edges().size());
+  constexpr double kExpected = 5;
+  const int pairs = static_cast<int>(cells * kExpected);
+  for (const bool trees : {true, false}) {
+    for (int machine : {0, 1}) {
+      const auto counts = hub.countPairs(machine, pairs, trees);
+      double chi = 0;
+      for (const auto& [pair, count] : counts) chi += std::pow(count - kExpected, 2) / kExpected;
+      chi += (cells - static_cast<double>(counts.size())) * kExpected;
+      EXPECT_LT(chi, chiSquareLimit(cells - 1)) << (trees ? "trees" : "hops") << ", machine " << machine;
+    }
+  }
+}
+
+// Each relation of a node type draws for itself.
+TEST(SampledEdges, AreUniform_InEveryRelation) {
+  FixtureOptions fixture;
+  fixture.heterogeneous = true;
+  const auto dataset = makeFixtureDataset(fixture);
+  TemporaryDirectory directory;
+  writeFixtureStore(fixture, 2, directory / "store");
+  SamplingCluster cluster(directory / "store", 2, rpc::TransportKind::kInProcess);
+  // Relations 1 and 2 lead into items; the item with most edges of the rarer one.
+  std::vector<std::map<uint64_t, uint64_t>> degrees(3);
+  for (size_t r : {1u, 2u}) {
+    for (uint64_t e = 0; e < dataset.edges[r].source.size(); ++e) ++degrees[r][dataset.edges[r].destination[e]];
+  }
+  const auto hub = std::max_element(degrees[2].begin(), degrees[2].end(), [](auto& a, auto& b) { return a.second < b.second; });
+  constexpr size_t kBatches = 3000;
+  sampler::SamplingOptions options;
+  options.fanouts = {{0, 3, 2}};
+  options.kinds.resize(3);
+  options.seed = 7;
+  options.edgeIds = true;
+  for (int machine : {0, 1}) {
+    std::vector<std::map<uint64_t, int>> counts(3);
+    for (const auto& batch : cluster.sampleEpoch(machine, 1, std::vector<uint64_t>(kBatches, hub->first), 1, 0, options, {1, 4})) {
+      for (size_t r : {1u, 2u}) {
+        for (uint64_t edge : batch.relations[r].edgeIds) ++counts[r][edge];
+      }
+    }
+    for (size_t r : {1u, 2u}) {
+      const double degree = static_cast<double>(degrees[r].at(hub->first));
+      const double expected = std::min(static_cast<double>(options.fanouts[0][r]), degree) * kBatches / degree;
+      double chi = 0;
+      for (const auto& [edge, count] : counts[r]) chi += std::pow(count - expected, 2) / expected;
+      EXPECT_EQ(static_cast<double>(counts[r].size()), degree);
+      EXPECT_LT(chi, chiSquareLimit(std::max(degree - 1, 1.0))) << "relation " << r << ", machine " << machine;
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "sampler/link_sampler.h"
 #include "tests/fixture_graphs.h"
 #include "tests/sampling_cluster.h"
 #include "tests/temporary_directory.h"
@@ -62,8 +63,9 @@ class SteadyMemory : public ::testing::Test {
     cluster_ = std::make_unique<SamplingCluster>(directory_ / "store", 1, rpc::TransportKind::kInProcess);
   }
 
-  // Allocations of a pass over ten batches after passes that had the same ones.
-  size_t count(sampler::SamplingOptions options) {
+  // Allocations of a pass over ten batches after passes that had the same ones. `exclude`: seeds draw no edge from
+  // another; `link`: seeds are edges.
+  size_t count(sampler::SamplingOptions options, bool exclude = false, const sampler::LinkSampler* link = nullptr) {
     options.fanouts = {{15}, {10}, {5}};
     const auto& graph = cluster_->machine(0).graph;
     Executor idle("idle", 1);
@@ -76,12 +78,14 @@ class SteadyMemory : public ::testing::Test {
         sampler::BatchRequest request;
         request.number = batch;
         for (uint64_t i = 0; i < 64; ++i) request.seeds.push_back((batch * 64 + i) * 3 % 2000);
-        if (options.temporal) request.treeTimes.assign(64, 100);
+        if (options.temporal && link == nullptr) request.treeTimes.assign(64, 100);
+        for (size_t i = 0; exclude && i + 1 < 64; ++i) request.excluded.push_back({0, request.seeds[i], request.seeds[i + 1]});
         using Result = absl::StatusOr<std::unique_ptr<sampler::SampledBatch>>;
         std::optional<Result> result;
         allocations = 0;
         counting = true;
-        startTask<Result>(sampler.sample(std::move(request), &workspace, pool.take()),
+        startTask<Result>(link == nullptr ? sampler.sample(std::move(request), &workspace, pool.take())
+                                          : link->sample(&sampler, std::move(request), &workspace, pool.take()),
                           [&](Result made) { result.emplace(std::move(made)); });
         if (result && result->ok()) pool.giveBack(*std::move(*result));
         counting = false;
@@ -116,6 +120,36 @@ TEST_F(SteadyMemory, IsEnough_ForOtherKinds) {
     options.disjoint = options.temporal = true;
     EXPECT_EQ(count(options), 0u) << static_cast<int>(kind);
   }
+}
+
+TEST_F(SteadyMemory, IsEnough_WhereEdgesAreExcluded) {
+  EXPECT_EQ(count({}, true), 0u);
+}
+
+TEST_F(SteadyMemory, IsEnough_ForInducedSubgraphs) {
+  sampler::SamplingOptions options;
+  options.subgraph = sampler::Subgraph::kInduced;
+  options.edgeIds = true;
+  EXPECT_EQ(count(options), 0u);
+  options.disjoint = options.temporal = true;
+  EXPECT_EQ(count(options), 0u);
+}
+
+// But for strict negatives, whose questions are asked in rounds.
+TEST_F(SteadyMemory, IsEnough_ForSeedEdges) {
+  const auto& graph = cluster_->machine(0).graph;
+  const auto seeds = sampler::linkSeedsOfRelation(graph, 0, sampler::Deal::kByOwner);
+  ASSERT_TRUE(seeds.ok()) << seeds.status();
+  sampler::LinkOptions link;
+  link.negativesPerEdge = 2;
+  link.excludeSeeds = true;
+  link.reverseRelation = 0;
+  const auto sampler = sampler::LinkSampler::make(graph, nullptr, seeds->pairs, link);
+  ASSERT_TRUE(sampler.ok()) << sampler.status();
+  sampler::SamplingOptions options;
+  EXPECT_EQ(count(options, false, sampler->get()), 0u);
+  options.disjoint = options.temporal = true;
+  EXPECT_EQ(count(options, false, sampler->get()), 0u);
 }
 
 TEST_F(SteadyMemory, IsEnough_ForWeightedKinds) {

@@ -122,10 +122,11 @@ class Batch {
   int64_t numSeeds() const;
   // int64 [numSeeds]: number of each seed's node; repeats share one.
   torch::Tensor seedIndex() const;
-  // With disjoint seeds, else Error(kFailedPrecondition), also for batches of walks, importance neighbours and induced
-  // subgraphs, whose seeds never are: int64 [numNodes], the position of the seed whose tree each node of a type belongs to.
+  // With disjoint seeds, else Error(kFailedPrecondition), also for batches of walks and importance neighbours, whose seeds
+  // never are: int64 [numNodes], the position of the seed, or seed edge, whose tree each node of a type belongs to.
   torch::Tensor tree(const std::string& nodeType = "") const;
-  // With temporal sampling, else the same error: int64 [numSeeds], the time of each seed.
+  // With temporal sampling, else the same error: int64 [numSeeds], the time of each seed; of seed edges
+  // int64 [numSeedEdges], the time of each.
   torch::Tensor seedTimes() const;
   int64_t numNodes(const std::string& nodeType = "") const;
   int64_t numEdges() const;        // over all relations; of walks: their steps
