@@ -431,7 +431,7 @@ TEST(CleanJob, FindsFilesOfDeadProcesses) {
 
 // What libfabric's shm provider leaves of a killed trainer. The shell's own number is the trainer's.
 TEST(FarhopRun, LeavesNothingInSharedMemory_OfATrainerThatIsKilled) {
-  TemporaryDirectory directory;
+  farhop::testing::TemporaryDirectory directory;
   const std::string script = absl::StrCat("f=/dev/shm/$$:", ::geteuid(), ":0; echo x > $f; echo $f > ", directory / "name",
                                           "; echo x > /dev/shm/$PPID:", ::geteuid(), ":77; echo /dev/shm/$PPID:", ::geteuid(),
                                           ":77 > ", directory / "other", "; kill -9 $$");
