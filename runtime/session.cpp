@@ -68,6 +68,7 @@ absl::Status Session::run(Deadline deadline) {
   listenerId_ = monitor_.addListener([this](const absl::Status& failure) { onFailure(failure); });
   FARHOP_RETURN_IF_ERROR(keepMasterSocket());
   FARHOP_ASSIGN_OR_RETURN(launcher_, LauncherWatch::open(contract_, &monitor_));
+  FARHOP_ASSIGN_OR_RETURN(step_, StepWatch::open(contract_, &monitor_));
   openStatus();
   if (options_.bind) bind();
   // For the threads of channel, agent and mesh.
@@ -265,6 +266,7 @@ void Session::close(const absl::Status& reason) {
   statusServer_.reset();
   board_.setOnEnter({});
   launcher_.reset();
+  step_.reset();
   if (group_) group_->close(reason);
   if (collectives_) collectives_->interrupt();
   // Last: what it had to tell is told, and the machine's others see this process end.

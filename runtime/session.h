@@ -26,6 +26,7 @@
 #include "runtime/launcher_watch.h"
 #include "runtime/local_channel.h"
 #include "runtime/status_board.h"
+#include "runtime/step_watch.h"
 #include "runtime/worker_group.h"
 
 namespace farhop::runtime {
@@ -115,6 +116,7 @@ class Session {
   FailureMonitor monitor_;
   StatusBoard board_;
   std::shared_ptr<LauncherWatch> launcher_;    // null without a launcher; the board's callback has it, too
+  std::unique_ptr<StepWatch> step_;            // null outside of Slurm's steps
   std::unique_ptr<StatusServer> statusServer_;
   std::unique_ptr<LocalChannel> channel_;      // set once, under mutex_
   std::unique_ptr<Collectives> collectives_;

@@ -48,6 +48,15 @@ set_tests_properties(multiproc.sage PROPERTIES LABELS multiproc TIMEOUT 240)
 add_test(NAME fault.checkpoint COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/fault/checkpoint_test.py
                                        $<TARGET_FILE:farhop> $<TARGET_FILE:farhop-sage>)
 set_tests_properties(fault.checkpoint PROPERTIES LABELS fault TIMEOUT 240)
+# A real Slurm of two nodes: as root, and only once, in the build that users run.
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_test(NAME slurm.jobs COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/slurm/slurm_test.py
+                                   $<TARGET_FILE:farhop> $<TARGET_FILE:farhop-sage>)
+  set_tests_properties(slurm.jobs PROPERTIES LABELS slurm TIMEOUT 320 SKIP_RETURN_CODE 77)
+  add_test(NAME slurm.all COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/slurm/slurm_test.py
+                                  $<TARGET_FILE:farhop> $<TARGET_FILE:farhop-sage> --full)
+  set_tests_properties(slurm.all PROPERTIES LABELS "slurm;full" TIMEOUT 1600 SKIP_RETURN_CODE 77)
+endif()
 add_test(NAME consumer.quickstart COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/consumer/quickstart_test.py)
 set_tests_properties(consumer.quickstart PROPERTIES LABELS "consumer;full" TIMEOUT 1800)
 

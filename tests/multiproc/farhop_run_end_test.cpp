@@ -108,6 +108,22 @@ TEST(FarhopRunEnd, ForwardsSigterm) {
   EXPECT_TRUE(isGone(farhop.jobId()));
 }
 
+TEST(FarhopRunEnd, IsNoFailure_WhenTrainersStopBecauseTheyAreAskedTo) {
+  for (const int signal : {SIGUSR1, SIGTERM}) {
+    FarhopProcess farhop(farhopRun(four({"--max-restarts", "3"}),
+                                   shell("trap 'exit 75' USR1 TERM; echo ready; while :; do sleep 0.05; done")));
+    ASSERT_TRUE(eventually([&] {
+      return !farhop.linesOf(0, 0).empty() && !farhop.linesOf(0, 1).empty() && !farhop.linesOf(1, 0).empty() &&
+             !farhop.linesOf(1, 1).empty();
+    }));
+    ::kill(farhop.pid(), signal);
+    EXPECT_EQ(farhop.wait(), 75);
+    EXPECT_THAT(farhop.err(), Not(HasSubstr("failed")));
+    EXPECT_THAT(farhop.err(), Not(HasSubstr("again (")));
+    EXPECT_TRUE(isGone(farhop.jobId()));
+  }
+}
+
 TEST(FarhopRunEnd, ForwardsCtrlCAsSigint_AndKillsAfterTheGrace) {
   FarhopProcess polite(
       farhopRun({}, shell("trap 'echo got INT; exit 3' INT; echo ready; while :; do sleep 0.05; done")));

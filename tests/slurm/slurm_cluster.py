@@ -42,7 +42,7 @@ MpiDefault=none
 ReturnToService=2
 SlurmdTimeout=300
 KillWait=5
-SchedulerParameters=sched_interval=1,batch_sched_delay=1
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,sched_min_interval=100000
 SlurmdParameters=config_overrides
 JobRequeue=1
 NodeName=n0 NodeHostname=farhop-slurm NodeAddr=127.0.0.1 Port=6818 CPUs=4 RealMemory=2000 State=UNKNOWN
@@ -77,8 +77,8 @@ def enter():
     sys.exit(code if code >= 0 else 1)
 
 
-def sh(*words, check=True, **more):
-    done = subprocess.run([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+def sh(*words, check=True, timeout=60, **more):
+    done = subprocess.run([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout,
                           check=False, **more)
     if check and done.returncode != 0:
         raise AssertionError(f"{words}: exit code {done.returncode}\n{done.stdout}")

@@ -1,8 +1,8 @@
 """Trains under a real Slurm of two nodes: as the shipped scripts do it, and when things go wrong.
 
-Usage: slurm_test.py FARHOP FARHOP_SAGE [--debian] [unittest's arguments]
+Usage: slurm_test.py FARHOP FARHOP_SAGE [--full] [unittest's arguments]
 
-With --debian on the dependency graph of Debian's packages, which takes minutes to make, and with real time limits.
+With --full also on the dependency graph of Debian's packages, which takes minutes to make, and with real time limits.
 """
 import json
 import os
@@ -22,8 +22,8 @@ from small_dataset import write_dataset  # noqa: E402
 
 slurm_cluster.enter()
 farhop, sage = (os.path.abspath(word) for word in sys.argv[1:3])
-debian = "--debian" in sys.argv
-rest = [word for word in sys.argv[3:] if word != "--debian"]
+full = "--full" in sys.argv
+rest = [word for word in sys.argv[3:] if word != "--full"]
 SCRIPTS = HERE.parent.parent / "scripts"
 SMALL = ["--batch-size", 8, "--hidden", 16, "--fanouts", "5,5", "--threads", 1]
 ENDLESS = ["--epochs", 1_000_000]
@@ -81,6 +81,7 @@ class Slurm(unittest.TestCase):
         again = self.submit("partition.sbatch", self.data / "raw", self.store(), 2)
         again.wait_for("COMPLETED")
 
+    @unittest.skipUnless(full, "takes longer")
     def test_trains_every_seed_of_an_array_wherever_its_tasks_are(self):
         # Cyclic: neighbouring ranks are on different nodes.
         job = self.submit("array.sbatch", self.store(), sage, *SMALL, "--epochs", 2, env={
@@ -91,12 +92,13 @@ class Slurm(unittest.TestCase):
         until(lambda: job.number not in sh("squeue", "-h", "-o", "%F"), 60, "end of the array")
 
     def test_leaves_nothing_when_cancelled_in_the_middle_of_an_epoch(self):
-        job = self.train(*ENDLESS)
+        job = self.train(*ENDLESS, "--checkpoint", self.here / "saved")
         job.wait_for_output("epoch  1")
         self.assertEqual(len(trainers(job)), 4)
         sh("scancel", job.number)
-        job.wait_for("CANCELLED", seconds=NOTICED_SECONDS)
+        info = job.wait_for("CANCELLED", seconds=NOTICED_SECONDS)
         until(lambda: not trainers(job), NOTICED_SECONDS, "end of the trainers")
+        self.assertEqual(info["Restarts"], "0", "its trainers stop when asked to, but it was not to go on")
 
     def test_refuses_nodes_with_unequal_numbers_of_processes(self):
         job = self.train("--epochs", 1, options=["--ntasks=3", "--ntasks-per-node=2"])
@@ -104,7 +106,7 @@ class Slurm(unittest.TestCase):
         self.assertIn("every machine must run the same number of processes", job.output())
 
     def test_finishes_when_slurmd_alone_is_killed(self):
-        job = self.train("--epochs", 20, "--checkpoint", self.here / "saved", "--checkpoint-every", 10)
+        job = self.train("--epochs", 12)
         job.wait_for_output("epoch  1")
         self.cluster.kill_node_daemon("n1")
         try:
@@ -121,8 +123,7 @@ class Slurm(unittest.TestCase):
         start = time.monotonic()
         try:
             until(lambda: not trainers(job), NOTICED_SECONDS, lambda: f"trainers are left:\n{job.output()}\n{sh('ps', 'axf')}")
-            self.assertRegex(job.output(), r"lost machine 1 process \d|machine 1 process \d ended")
-            self.assertIn("slurmstepd", job.output())
+            self.assertRegex(job.output(), r"lost machine 1 process \d: slurmstepd")
         finally:
             self.cluster.start_node("n1")
         print(f"noticed within {time.monotonic() - start:.1f} s")
@@ -158,7 +159,7 @@ class Slurm(unittest.TestCase):
         self.cluster.kill_node_daemon("n1")
         self.cluster.kill_steps("n1", job)
         try:
-            job.wait_for("FAILED", seconds=NOTICED_SECONDS)
+            job.wait_for("FAILED", "COMPLETING", seconds=NOTICED_SECONDS)  # n1 cannot say that it has completed
             self.assertRegex(job.output(), r"machine 1 \(n1\) is lost|lost machine 1")
             until(lambda: not trainers(job), NOTICED_SECONDS, lambda: f"trainers are left: {sh('ps', 'axf')}")
         finally:
@@ -181,7 +182,7 @@ class Slurm(unittest.TestCase):
 
     def test_goes_on_after_a_requeue_where_it_stopped(self):
         reference, summary = self.here / "reference.json", self.here / "summary.json"
-        words = ["--epochs", 25, "--dropout", 0.2]
+        words = ["--epochs", 15, "--dropout", 0.2]
         self.train(*words, "--summary", reference).wait_for("COMPLETED")
         job = self.train(*words, "--checkpoint", self.here / "saved", "--checkpoint-every", 1_000, "--summary", summary)
         job.wait_for_output("epoch  2")
@@ -190,11 +191,11 @@ class Slurm(unittest.TestCase):
         result = self.resumed(job, summary)
         self.assertEqual(result["parameters_hash"], json.loads(reference.read_text())["parameters_hash"])
 
-    @unittest.skipUnless(debian, "takes minutes")
+    @unittest.skipUnless(full, "takes minutes")
     def test_trains_the_debian_graph_beyond_a_time_limit(self):
         raw, store, summary = self.data / "debian", self.data / "debian-store", self.here / "summary.json"
-        sh(SCRIPTS / "make_debian_dataset", "--out", raw)
-        self.submit("partition.sbatch", raw, store, 2).wait_for("COMPLETED", seconds=300)
+        sh(SCRIPTS / "make_debian_dataset", "--out", raw, timeout=600)
+        self.submit("partition.sbatch", raw, store, 2).wait_for("COMPLETED", seconds=600)
         # The signal comes up to a minute before its time, so some time within the first minute.
         job = self.submit("train.sbatch", store, sage, "--epochs", 30, "--checkpoint", self.here / "saved", "--summary", summary,
                           options=["--time=2", "--signal=B:USR1@90"])
@@ -206,5 +207,5 @@ class Slurm(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    signal.alarm(900 if debian else 300)  # of PID 1: everything ends with it
+    signal.alarm(1_500 if full else 300)  # of PID 1: everything ends with it
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
