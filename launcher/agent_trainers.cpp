@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "launcher/agent.h"
+#include "launcher/job_processes.h"
 #include "launcher/trainer_environment.h"
 #include "runtime/job_news.h"
 
@@ -154,7 +155,13 @@ bool Agent::killAll() {
 }
 
 void Agent::finish() {
+  std::vector<pid_t> pids;
+  for (const Trainer& trainer : trainers_) {
+    if (trainer.process) pids.push_back(trainer.process->pid());
+  }
   const bool allGone = killAll();
+  // A trainer that was killed while libfabric's shm provider was in use leaves 16 MB and more.
+  removeFilesOfDead(pids);
   for (Trainer& trainer : trainers_) drain(trainer);
   stream_.send(FrameKind::kDone, encodeNumber(allGone ? 0 : 1));
   const Deadline deadline = Deadline::after(kFarewellTime);

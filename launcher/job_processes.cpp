@@ -188,6 +188,14 @@ std::set<std::string> filesOfDeadProcesses() {
   return unusedFiles(result);
 }
 
+void removeFilesOfDead(const std::vector<pid_t>& pids) {
+  for (const std::string& file : filesOfDeadProcesses()) {
+    const std::string name = std::filesystem::path(file).filename().string();
+    const bool isTheirs = std::any_of(pids.begin(), pids.end(), [&](pid_t pid) { return name.rfind(absl::StrCat(pid, ":"), 0) == 0; });
+    if (isTheirs) ::unlink(file.c_str());
+  }
+}
+
 std::vector<std::string> findRunDirectories(const std::string& jobId) {
   constexpr char kPrefix[] = "farhop-";
   std::vector<std::string> result;

@@ -48,6 +48,8 @@ std::set<std::string> unusedFiles(const std::set<std::string>& files);
 // Files in /dev/shm whose name says that they are of a process of this user that has ended, as libfabric's shm provider
 // names them (PID:UID:NUMBER).
 std::set<std::string> filesOfDeadProcesses();
+// Removes those that are of one of these processes, and only once it has ended.
+void removeFilesOfDead(const std::vector<pid_t>& pids);
 
 // Run directories of farhop run in the system's temporary directory that belong to this user: that of the job, or with an
 // empty id all of them.

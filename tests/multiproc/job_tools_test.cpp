@@ -19,6 +19,7 @@
 #include "runtime/job_news.h"
 #include "runtime/status_board.h"
 #include "tests/multiproc/farhop_process.h"
+#include "tests/temporary_directory.h"
 
 namespace farhop {
 namespace {
@@ -426,6 +427,25 @@ TEST(CleanJob, FindsFilesOfDeadProcesses) {
   ::unlink(file(::getpid()).c_str());
   EXPECT_THAT(found, Contains(file(dead)));
   EXPECT_THAT(found, Not(Contains(file(::getpid()))));
+}
+
+// What libfabric's shm provider leaves of a killed trainer. The shell's own number is the trainer's.
+TEST(FarhopRun, LeavesNothingInSharedMemory_OfATrainerThatIsKilled) {
+  farhop::testing::TemporaryDirectory directory;
+  const std::string script = absl::StrCat("f=/dev/shm/$$:", ::geteuid(), ":0; echo x > $f; echo $f > ", directory / "name",
+                                          "; echo x > /dev/shm/$PPID:", ::geteuid(), ":77; echo /dev/shm/$PPID:", ::geteuid(),
+                                          ":77 > ", directory / "other", "; kill -9 $$");
+  FarhopProcess job({FARHOP_PROGRAM, "run", "--", "/bin/sh", "-c", script});
+  EXPECT_EQ(job.wait(), 128 + SIGKILL) << job.err();
+  const auto nameIn = [&](const char* file) {
+    std::string name;
+    std::ifstream(directory / file) >> name;
+    return name;
+  };
+  ASSERT_FALSE(nameIn("name").empty() || nameIn("other").empty()) << job.err();
+  EXPECT_NE(::access(nameIn("name").c_str(), F_OK), 0);
+  EXPECT_EQ(::access(nameIn("other").c_str(), F_OK), 0);  // of no trainer
+  ::unlink(nameIn("other").c_str());
 }
 
 TEST(FarhopClean, SparesItselfAndWhatStartedIt) {
