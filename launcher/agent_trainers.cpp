@@ -105,7 +105,8 @@ void Agent::takeSaid(Trainer& trainer) {
   char bytes[runtime::kMaxJobNewsBytes];
   const ssize_t n = ::recv(trainer.news.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
   if (n > 0) {
-    stream_.send(FrameKind::kSaid, encode(TrainerSaid{static_cast<uint32_t>(trainer.proc), std::string(bytes, static_cast<size_t>(n))}));
+    const std::string message(bytes, static_cast<size_t>(n));
+    stream_.send(FrameKind::kSaid, encode(TrainerSaid{static_cast<uint32_t>(trainer.proc), message}));
   } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
     trainer.news.reset();
   }

@@ -165,7 +165,8 @@ class Dispatch {
 
   static std::string missing(const Copy& copy) {
     if (copy.wrong.empty()) return "graph.json is missing or another store's";
-    const std::vector<std::string> shown(copy.wrong.begin(), copy.wrong.begin() + static_cast<ptrdiff_t>(std::min(kShownPaths, copy.wrong.size())));
+    const auto end = copy.wrong.begin() + static_cast<ptrdiff_t>(std::min(kShownPaths, copy.wrong.size()));
+    const std::vector<std::string> shown(copy.wrong.begin(), end);
     return absl::StrCat(copy.wrong.size(), " files are missing or differ: ", absl::StrJoin(shown, ", "),
                         copy.wrong.size() > kShownPaths ? ", ..." : "");
   }
@@ -197,7 +198,9 @@ class Dispatch {
     }
     const std::string last = lines.empty() ? "" : lines.back();
     copy.complete = last == kReceiveComplete;
-    if (!copy.complete && last != kReceiveIncomplete) copy.status = absl::UnavailableError("its farhop gave no answer; is it of the same version?");
+    if (!copy.complete && last != kReceiveIncomplete) {
+      copy.status = absl::UnavailableError("its farhop gave no answer; is it of the same version?");
+    }
   }
 
   std::vector<std::string> rsyncCommand(const Host& host) const {

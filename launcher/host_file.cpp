@@ -95,7 +95,8 @@ absl::StatusOr<Host> parseLine(const std::vector<std::string>& words) {
     return host;
   }
   if (plain.size() > 2 || !isIpAddress(host.name) || host.slots == 0 || !isHostName(plain[1])) {
-    return wrong(absl::StrCat("'", plain[1], "' is not understood: a line is HOST [PORT] [slots=N] [addr=IP] [user=NAME], or IP PORT NAME slots=N"));
+    return wrong(absl::StrCat("'", plain[1], "' is not understood: a line is HOST [PORT] [slots=N] [addr=IP] [user=NAME], ",
+                              "or IP PORT NAME slots=N"));
   }
   host.label = plain[1];
   if (host.address.empty()) host.address = host.name;

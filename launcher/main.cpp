@@ -47,7 +47,9 @@ CommandLine split(int argc, char** argv) {
   }
   // torchrun writes its flags with hyphens or underscores.
   for (std::string& word : line.words) {
-    if (word.rfind("--", 0) == 0) std::replace(word.begin(), word.begin() + static_cast<ptrdiff_t>(std::min(word.size(), word.find('='))), '_', '-');
+    if (word.rfind("--", 0) != 0) continue;
+    const auto end = word.begin() + static_cast<ptrdiff_t>(std::min(word.size(), word.find('=')));
+    std::replace(word.begin(), end, '_', '-');
   }
   return line;
 }

@@ -8,6 +8,7 @@
 
 #include "launcher/agent_protocol.h"
 #include "launcher/frame_stream.h"
+#include "launcher/host_file.h"
 
 namespace farhop::launcher {
 namespace {
@@ -91,6 +92,29 @@ TEST(AgentProtocol, SurvivesBrokenBytes) {
     }
     decodeAll(bytes);
   }
+}
+
+TEST(HostFile, SurvivesAnyBytes) {
+  const uint32_t seed = 20'261'201;
+  std::mt19937 random(seed);
+  const std::vector<std::string> words{"h0",   "10.0.0.1", "[fd00::1]", "fd00::1%e", "22",       "65536", "slots=2", "slots=",
+                                       "addr=", "addr=::1", "user=kim",  "user=",     "#",        "\n",    " ",       "\t",
+                                       "30050", "=",        "-o",        "\xff",      "[",        "]",     "%",       "name"};
+  int understood = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text;
+    for (uint32_t n = random() % 8; n > 0; --n) text += words[random() % words.size()] + (random() % 3 == 0 ? "" : " ");
+    const auto hosts = parseHosts(text, "hosts");
+    if (!hosts.ok()) continue;
+    ++understood;
+    for (const Host& host : *hosts) {
+      // What stands on ssh's command line is no option of it.
+      EXPECT_NE(host.name[0], '-') << text;
+      EXPECT_TRUE(host.user.empty() || host.user[0] != '-') << text;
+      EXPECT_TRUE(host.address.empty() || isIpAddress(host.address)) << text;
+    }
+  }
+  EXPECT_GT(understood, 100);
 }
 
 class StreamTest : public ::testing::Test {
