@@ -200,9 +200,11 @@ class DglImporter {
 
   absl::Status addEdges() {
     std::vector<ScatterNpy> pairs;
+    uint64_t mostNodes = 0;
+    for (size_t t = 0; t < nodeTypes_.size(); ++t) mostNodes = std::max(mostNodes, nodeRanges_.count(t));
     for (size_t r = 0; r < edgeTypes_.size(); ++r) {
       const std::string path = output_.newFile({"edges", edgeTypes_[r]});
-      FARHOP_ASSIGN_OR_RETURN(ScatterNpy npy, ScatterNpy::createPairs(output_.pathOf(path), edgeRanges_.count(r), uint64_t{1} << 48));
+      FARHOP_ASSIGN_OR_RETURN(ScatterNpy npy, ScatterNpy::createPairs(output_.pathOf(path), edgeRanges_.count(r), mostNodes));
       pairs.push_back(std::move(npy));
       output_.description().edges.push_back({edgeTypes_[r], path});
     }

@@ -29,28 +29,6 @@ bool looksLikeDgl(const fs::path& path) {
   return hasFile(directory / "part0", "graph.dgl") || hasFile(directory / "part0", "fused_csc_sampling_graph.pt");
 }
 
-absl::StatusOr<SourceKind> tellKind(const ImportOptions& options) {
-  if (options.sources.size() > 1) return SourceKind::kEdges;
-  const fs::path path = options.sources[0];
-  std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    const std::string extension = path.extension().string();
-    if (extension == ".yaml" || extension == ".yml") return SourceKind::kGraphBolt;
-    if (path.filename() == "META.json") return SourceKind::kPyg;
-    if (path.filename() == "META") return SourceKind::kGraphLearn;
-    if (extension == ".json" && looksLikeDgl(path)) return SourceKind::kDgl;
-    return SourceKind::kEdges;
-  }
-  if (hasFile(path, "META.json")) return SourceKind::kPyg;
-  if (hasFile(path, "META")) return SourceKind::kGraphLearn;
-  if (looksLikeDgl(path)) return SourceKind::kDgl;
-  if (hasFile(path, kMetadataFile) || hasFile(path / "preprocessed", kMetadataFile)) return SourceKind::kGraphBolt;
-  if (fs::is_directory(path / "raw", error)) return SourceKind::kOgb;
-  return absl::InvalidArgumentError(
-      absl::StrCat(path.string(), " is a directory of no kind that is known: no metadata.yaml (GraphBolt), raw/ (OGB), META.json "
-                   "(PyG), META (GraphLearn) or part0/graph.dgl (DGL)"));
-}
-
 // A file inside a directory of partitions stands for the directory.
 std::string directoryOf(const std::string& source) {
   std::error_code error;
@@ -82,11 +60,33 @@ absl::string_view sourceKindName(SourceKind kind) {
   return "";
 }
 
+absl::StatusOr<SourceKind> tellSourceKind(const std::vector<std::string>& sources) {
+  if (sources.size() > 1) return SourceKind::kEdges;
+  const fs::path path = sources[0];
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    const std::string extension = path.extension().string();
+    if (extension == ".yaml" || extension == ".yml") return SourceKind::kGraphBolt;
+    if (path.filename() == "META.json") return SourceKind::kPyg;
+    if (path.filename() == "META") return SourceKind::kGraphLearn;
+    if (extension == ".json" && looksLikeDgl(path)) return SourceKind::kDgl;
+    return SourceKind::kEdges;
+  }
+  if (hasFile(path, "META.json")) return SourceKind::kPyg;
+  if (hasFile(path, "META")) return SourceKind::kGraphLearn;
+  if (looksLikeDgl(path)) return SourceKind::kDgl;
+  if (hasFile(path, kMetadataFile) || hasFile(path / "preprocessed", kMetadataFile)) return SourceKind::kGraphBolt;
+  if (fs::is_directory(path / "raw", error)) return SourceKind::kOgb;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path.string(), " is a directory of no kind that is known: no metadata.yaml (GraphBolt), raw/ (OGB), META.json "
+                   "(PyG), META (GraphLearn) or part0/graph.dgl (DGL)"));
+}
+
 absl::StatusOr<DatasetDescription> importDataset(const ImportOptions& options) {
   if (options.sources.empty()) return absl::InvalidArgumentError("there is no source");
   SourceKind kind = options.kind;
   if (kind == SourceKind::kAuto) {
-    FARHOP_ASSIGN_OR_RETURN(kind, tellKind(options));
+    FARHOP_ASSIGN_OR_RETURN(kind, tellSourceKind(options.sources));
   }
   if (kind != SourceKind::kEdges && options.sources.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat("a source of kind ", sourceKindName(kind), " is one directory or file"));

@@ -19,6 +19,9 @@ enum class SourceKind { kAuto, kEdges, kGraphBolt, kOgb, kDgl, kGraphLearn, kPyg
 absl::StatusOr<SourceKind> parseSourceKind(absl::string_view name);
 absl::string_view sourceKindName(SourceKind kind);
 
+// What is there tells it. InvalidArgument for a directory of no known kind.
+absl::StatusOr<SourceKind> tellSourceKind(const std::vector<std::string>& sources);
+
 // An array of the user's that goes with edge lists.
 struct AttachedArray {
   std::string type;  // node type or relation; empty where there is one

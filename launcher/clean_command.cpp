@@ -10,6 +10,9 @@
 #include <memory>
 #include <set>
 
+#include "absl/strings/str_split.h"
+
+#include "launcher/farhop_on_hosts.h"
 #include "launcher/job_processes.h"
 #include "launcher/run_command.h"
 #include "launcher/run_options.h"
@@ -19,6 +22,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kKillTime{5'000};
 constexpr std::chrono::milliseconds kLookAgain{50};
+constexpr std::chrono::milliseconds kHostTime{30'000};
 // Processes may start others while they are ended; a job that goes on doing so is not waited for.
 constexpr int kRounds = 20;
 
@@ -109,10 +113,38 @@ CleanResult lookOnly(const CleanOptions& options) {
 }
 
 struct Typed {
+  HostFlags hosts;
   CleanOptions options;
   bool all = false;
   std::string grace = "5";
 };
+
+// What each host says, behind its name.
+int cleanHosts(const Typed& typed) {
+  std::vector<std::string> words = {"clean", "--grace", typed.grace};
+  if (typed.all) words.push_back("--all");
+  if (!typed.all) words.insert(words.end(), {"--job", typed.options.jobId});
+  if (typed.options.dryRun) words.push_back("--dry-run");
+  const auto answers = runFarhopOnHosts(typed.hosts, words, typed.options.grace + kHostTime);
+  if (!answers.ok()) {
+    std::fprintf(stderr, "farhop clean: %s\n", std::string(answers.status().message()).c_str());
+    return kFailedExitCode;
+  }
+  int exitCode = 0;
+  for (const AnswerOfHost& host : *answers) {
+    const bool well = host.answer.ok() && !host.answer->end.failed();
+    if (!well) exitCode = kFailedExitCode;
+    if (host.answer.ok()) {
+      for (absl::string_view line : absl::StrSplit(host.answer->out, '\n', absl::SkipEmpty())) {
+        std::printf("%s: %s\n", host.label.c_str(), std::string(line).c_str());
+      }
+    }
+    if (well) continue;
+    const std::string why = host.answer.ok() ? host.answer->errors : std::string(host.answer.status().message());
+    std::fprintf(stderr, "farhop clean: %s: %s\n", host.label.c_str(), why.c_str());
+  }
+  return exitCode;
+}
 
 int execute(Typed typed) {
   if (typed.all == !typed.options.jobId.empty()) {
@@ -125,6 +157,7 @@ int execute(Typed typed) {
     return kUsageExitCode;
   }
   typed.options.grace = *grace;
+  if (!typed.hosts.hostFile.empty()) return cleanHosts(typed);
   const CleanResult result = cleanJob(typed.options);
   const bool dry = typed.options.dryRun;
   for (const std::string& process : result.ended) std::printf("%s %s\n", dry ? "would end" : "ended", process.c_str());
@@ -155,8 +188,9 @@ CleanResult cleanJob(const CleanOptions& options) {
 void addCleanCommand(CLI::App& app, int* exitCode) {
   auto typed = std::make_shared<Typed>();
   CLI::App* clean = app.add_subcommand(
-      "clean", "End what a job has left on this machine and remove its files.\nProcesses of this user are found by the "
+      "clean", "End what a job has left, on this machine or on those of --hosts, and remove its files.\nProcesses of this user are found by the "
                "job's id in their environment, never by a name.");
+  addHostFlags(*clean, typed->hosts);
   clean->add_option("--job", typed->options.jobId, "The job's id")->type_name("ID");
   clean->add_flag("--all", typed->all, "All jobs of this user, also those that run well");
   clean->add_option("--grace", typed->grace, "Seconds between SIGTERM and SIGKILL")->type_name("SECONDS")->capture_default_str();

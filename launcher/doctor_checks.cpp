@@ -116,7 +116,7 @@ CheckResult checkPorts(const DoctorOptions& options) {
 }
 
 CheckResult checkFabric(const std::string& program, const std::string& fabric) {
-  const bool wanted = !fabric.empty() && fabric != "none";
+  const bool wanted = !fabric.empty() && fabric != "none" && fabric != "auto";
   const CheckState missing = wanted ? CheckState::kRed : CheckState::kYellow;
   const auto text = outputOf(program);
   if (!text.ok()) {

@@ -8,6 +8,7 @@ if(NOT TARGET farhop_job_commands)
     ${CMAKE_CURRENT_LIST_DIR}/doctor_command.cpp
     ${CMAKE_CURRENT_LIST_DIR}/doctor_remote.cpp
     ${CMAKE_CURRENT_LIST_DIR}/doctor_serve.cpp
+    ${CMAKE_CURRENT_LIST_DIR}/farhop_on_hosts.cpp
     ${CMAKE_CURRENT_LIST_DIR}/job_processes.cpp
     ${CMAKE_CURRENT_LIST_DIR}/line_channel.cpp
     ${CMAKE_CURRENT_LIST_DIR}/ps_command.cpp)

@@ -12,6 +12,7 @@
 #include <thread>
 #include <tuple>
 
+#include "launcher/farhop_on_hosts.h"
 #include "launcher/job_processes.h"
 #include "launcher/run_command.h"
 #include "launcher/run_options.h"
@@ -26,6 +27,7 @@ using runtime::ProcessStatus;
 
 // A process that is stopped or starved does not hold up the table.
 constexpr std::chrono::milliseconds kAnswerTime{1'000};
+constexpr std::chrono::milliseconds kHostTime{20'000};
 constexpr size_t kMaxProcesses = 100'000;
 
 auto placeOf(const ProcessStatus& status) { return std::tie(status.jobId, status.machine, status.proc, status.pid); }
@@ -126,10 +128,35 @@ ProcessStatus fromJson(const Json& entry) {
 }
 
 struct Typed {
+  HostFlags hosts;
   std::string jobId;
   bool json = false, watch = false;
   std::string interval = "2";
 };
+
+void sortByPlace(JobView* view) {
+  std::sort(view->processes.begin(), view->processes.end(),
+            [](const ProcessStatus& a, const ProcessStatus& b) { return placeOf(a) < placeOf(b); });
+}
+
+// Of all hosts; who does not answer is named, and does not hide the others.
+absl::StatusOr<JobView> lookAtHosts(const Typed& typed) {
+  std::vector<std::string> words = {"ps", "--json"};
+  if (!typed.jobId.empty()) words.insert(words.end(), {"--job", typed.jobId});
+  FARHOP_ASSIGN_OR_RETURN(const auto answers, runFarhopOnHosts(typed.hosts, words, kHostTime));
+  JobView all;
+  for (const AnswerOfHost& host : answers) {
+    const auto view = host.answer.ok() ? parseJobJson(host.answer->out) : absl::StatusOr<JobView>(host.answer.status());
+    if (!view.ok()) {
+      all.missing.push_back(absl::StrCat(host.label, ": ", view.status().message()));
+      continue;
+    }
+    all.processes.insert(all.processes.end(), view->processes.begin(), view->processes.end());
+    for (const std::string& missing : view->missing) all.missing.push_back(absl::StrCat(host.label, ": ", missing));
+  }
+  sortByPlace(&all);
+  return all;
+}
 
 std::string textOf(const Typed& typed, const JobView& view) {
   if (typed.json) return jobJson(view);
@@ -158,12 +185,16 @@ int execute(const Typed& typed) {
   const bool terminal = typed.watch && !typed.json && ::isatty(STDOUT_FILENO) == 1;
   if (terminal) std::fputs("\033[2J", stdout);
   for (;;) {
-    const JobView view = lookAtJobs(typed.jobId);
-    const std::string text = textOf(typed, view);
+    const absl::StatusOr<JobView> view = typed.hosts.hostFile.empty() ? lookAtJobs(typed.jobId) : lookAtHosts(typed);
+    if (!view.ok()) {
+      std::fprintf(stderr, "farhop ps: %s\n", std::string(view.status().message()).c_str());
+      return kFailedExitCode;
+    }
+    const std::string text = textOf(typed, *view);
     std::fputs(terminal ? inPlace(text).c_str() : text.c_str(), stdout);
     // Who read it may have gone.
     if (std::fflush(stdout) != 0) return kFailedExitCode;
-    if (!typed.watch) return view.processes.empty() && !typed.jobId.empty() ? kFailedExitCode : 0;
+    if (!typed.watch) return view->processes.empty() && !typed.jobId.empty() ? kFailedExitCode : 0;
     std::this_thread::sleep_for(*interval);
   }
 }
@@ -179,8 +210,7 @@ JobView lookAtJobs(const std::string& jobId) {
     if (socket.find(jobId) != std::string::npos) view.missing.push_back(absl::StrCat(socket, ": no answer"));
   }
   addStarting(jobId, &view);
-  std::sort(view.processes.begin(), view.processes.end(),
-            [](const ProcessStatus& a, const ProcessStatus& b) { return placeOf(a) < placeOf(b); });
+  sortByPlace(&view);
   return view;
 }
 
@@ -213,8 +243,9 @@ absl::StatusOr<JobView> parseJobJson(const std::string& text) {
 
 void addPsCommand(CLI::App& app, int* exitCode) {
   auto typed = std::make_shared<Typed>();
-  CLI::App* ps = app.add_subcommand("ps", "Show the processes of this user's jobs on this machine: state, epoch, "
+  CLI::App* ps = app.add_subcommand("ps", "Show the processes of this user's jobs, on this machine or on those of --hosts: state, epoch, "
                                           "batches per second, memory");
+  addHostFlags(*ps, typed->hosts);
   ps->add_option("--job", typed->jobId, "Only this job")->type_name("ID");
   ps->add_flag("--watch", typed->watch, "Show it again and again; on a terminal in place");
   ps->add_option("--interval", typed->interval, "Seconds between two looks of --watch")->type_name("SECONDS")->capture_default_str();

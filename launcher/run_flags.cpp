@@ -60,7 +60,8 @@ void addJobFlags(CLI::App& run, RunFlags& flags) {
                "Let this machine play all machines inside a Slurm allocation, too, instead of starting them with srun on its "
                "nodes")
       ->excludes("--hosts");
-  run.add_option("--env", flags.environment, "Variable for the trainers; may be repeated")
+  run.add_option("--env", flags.environment,
+                 "Variable for the trainers; may be repeated. On hosts they get those of a login there and these, not this shell's")
       ->type_name("NAME=VALUE");
   run.add_option("--workdir", flags.workingDirectory,
                  "Directory in which the trainers start, on every machine; without it the path of this one")

@@ -31,14 +31,16 @@ absl::StatusOr<Ballot> vote(const GroupBulkOptions& options, const std::string& 
                                                   : absl::StrCat(std::string(1, kNo), own.status().message())));
   Ballot ballot;
   for (size_t machine = 0; machine < options.peers.size(); ++machine) {
-    FARHOP_ASSIGN_OR_RETURN(const std::string said, options.lookUp(absl::StrCat(name, "/", machine)));
+    const absl::StatusOr<std::string> answer = options.lookUp(absl::StrCat(name, "/", machine));
+    if (!answer.ok()) return answer.status();
+    const absl::string_view said = *answer;
     if ((said.empty() || said[0] != kYes) && !ballot.refusal) {
-      const std::string reason = said.empty() ? "" : said.substr(1);
+      const std::string reason(said.empty() ? "" : said.substr(1));
       const bool isOwn = static_cast<int>(machine) == options.machine;
       ballot.refusal = isOwn && !own.ok() ? own.status()
                                           : absl::UnavailableError(absl::StrCat(describePeer(options.peers[machine]), ": ", reason));
     }
-    ballot.values.push_back(said.empty() ? "" : said.substr(1));
+    ballot.values.emplace_back(said.empty() ? "" : said.substr(1));
   }
   return ballot;
 }

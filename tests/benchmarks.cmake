@@ -10,7 +10,7 @@ farhop_test(multiproc/benchmark_processes_test.cpp LIBS farhop_benchmarks)
 # Every benchmark of farhop-bench, at its small size.
 set(benchmarks cache exchange features limits loader sampler)
 if(FARHOP_WITH_TORCH)
-  list(APPEND benchmarks memory)
+  list(APPEND benchmarks memory startup)
 endif()
 foreach(name IN LISTS benchmarks)
   add_test(NAME benchmark.${name}

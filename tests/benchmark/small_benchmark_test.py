@@ -39,7 +39,11 @@ EXPECTED = {
     "features": {(f"{floats} floats, {what}", unit) for floats in (100, 128, 1024, 50000)
                  for what, unit in (("own", "GB/s"), ("remote, libfabric", "GB/s"), ("remote, TensorPipe", "GB/s"),
                                     ("half remote, libfabric", "GB/s"), ("half remote, TensorPipe", "GB/s"),
-                                    ("remote, libfabric", "x TensorPipe"))},
+                                    ("remote, libfabric", "x TensorPipe"), ("remote, libfabric over shm", "GB/s"),
+                                    ("half remote, libfabric over shm", "GB/s"),
+                                    ("remote, libfabric over shm", "x TensorPipe"))}
+                | {(f"{floats} floats, remote, read, libfabric{over}", "GB/s") for floats in (1024, 50000)
+                   for over in ("", " over shm")},
     "loader": {(f"{case}, {work}", unit) for case in ("local", "tensorpipe", "tcp")
                for work, units in (("sampling alone", ("batches/s",)), ("pulling alone", ("batches/s",)),
                                    ("sampling and pulling", ("batches/s", "x one after the other", "GB/s", "remote share",
@@ -53,6 +57,9 @@ EXPECTED = {
                             "anonymous, growth by pulling", "anonymous, growth at peak", "anonymous, growth left",
                             "proportional (PSS)", "shared memory (shm, memfd)", "page cache shared", "page cache, by each",
                             "features read, never pulled")} | {("all", "held")},
+    "startup": {(case, unit) for case in ("gate", "sleep:0.2", "at once")
+                for unit in ("s until ready", "x settled memory", "bytes at peak", "bytes settled", "descriptors/process",
+                             "connections/process")},
     "exchange": {("random 64-byte reads, 4 KiB pages", "reads/s"), ("random 64-byte reads, huge pages", "reads/s"),
                  ("local", "edges/s"), ("process 0", "edges/s"), ("process 1", "edges/s"),
                  ("processor time", "us/batch"), ("stage none", "us/batch")}
@@ -171,6 +178,19 @@ with tempfile.TemporaryDirectory() as path:
         broken = subprocess.run([PROGRAM, NAME, "--small", "--cache", str(directory / "cache"), "--trainer", "/bin/false"],
                                 capture_output=True, text=True, timeout=100)
         check(broken.returncode == 1 and "exit code 1" in broken.stderr, f"no error: {broken.stderr}")
+    if NAME == "startup":
+        values = {(row["case"], row["unit"]): row for row in rows}
+        for case in ("gate", "sleep:0.2", "at once"):
+            check(values[case, "bytes settled"]["value"] > 4 * 10_000_000, f"{case}: a process with libtorch takes more")
+            check(values[case, "bytes at peak"]["value"] > 0, f"{case}: nobody looked during the start")
+            check(values[case, "connections/process"]["value"] >= 1, f"{case}: the machines are not connected")
+            check(values[case, "descriptors/process"]["value"] > values[case, "connections/process"]["value"], case)
+        check(values["gate", "x settled memory"]["limit"] == 1.05, "no limit")
+        check(values["sleep:0.2", "s until ready"]["value"] > 0.2, "nobody slept")
+        refused = subprocess.run([PROGRAM, NAME, "--small", "--trainer", str(directory / "none")], capture_output=True, text=True)
+        check(refused.returncode == 1 and "needs libtorch" in refused.stderr, f"not refused: {refused.stderr}")
+        broken = subprocess.run([PROGRAM, NAME, "--small", "--trainer", "/bin/false"], capture_output=True, text=True, timeout=100)
+        check(broken.returncode == 1 and "the job has ended" in broken.stderr, f"no error: {broken.stderr}")
     if NAME == "exchange":
         sums = {case: checksum for case, checksum in checksums(rows).items() if case.startswith("exchange")}
         check(len(set(sums.values())) == 1, f"the number of batches under way changes what is sampled: {sums}")

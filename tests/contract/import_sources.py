@@ -137,7 +137,8 @@ def write_pyg(graph, root, hetero):
         torch.save(efeat, where + "/edge_feats.pt")
     if not hetero:
         torch.save(torch.from_numpy(graph["part"]["_N"]), root + "/node_map.pt")
-        torch.save(torch.from_numpy(owner[relations[0]]), root + "/edge_map.pt")
+        # As torch wrote files before 1.6.
+        torch.save(torch.from_numpy(owner[relations[0]]), root + "/edge_map.pt", _use_new_zipfile_serialization=False)
         return
     os.makedirs(root + "/node_map")
     os.makedirs(root + "/edge_map")

@@ -3,6 +3,8 @@
 Usage: import_test.py FARHOP_PROGRAM"""
 import os
 import pickle
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -176,6 +178,42 @@ class Import(unittest.TestCase):
         self.refused(self.path("pyg"), "part_1/graph.pt")
         os.remove(graph_file)
         self.refused(self.path("pyg"), "part_1/graph.pt")
+
+    def test_partition_takes_a_source_directly_and_export_gives_it_back(self):
+        graph = sources.random_graph(True)
+        sources.write_pyg(graph, self.path("pyg"), True)
+        result = farhop("partition", self.path("pyg"), "--out", self.path("store"), "--parts", 3, "--method", "random")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(sorted(os.listdir(self.root)), ["pyg", "store"])
+        self.assertEqual(farhop("inspect", self.path("store"), "--verify").returncode, 0)
+        result = farhop("export", self.path("store"), "--out", self.path("out"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.check(graph, features=("x", "edge_attr"))
+        self.assertEqual(set(np.load(self.path("out/partition_paper.npy"))), {0, 1, 2})
+
+    def test_leaves_nothing_when_the_disk_is_full_and_clears_what_a_killed_run_left(self):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+        graph = sources.random_graph(False)
+        sources.write_pyg(graph, self.path("pyg"), False)
+        wide = dict(graph, node_feat={"_N": np.zeros((50, 300), np.float32)})
+        sources.write_pyg(wide, self.path("wide"), False)
+        np.savetxt(self.path("edges.txt"), np.zeros((5000, 2)), fmt="%d")
+        for source in ("edges.txt", "wide"):
+            with self.subTest(source):
+                result = subprocess.run([FARHOP, "import", self.path(source), "--out", self.path("out")], capture_output=True,
+                                        text=True, timeout=60, preexec_fn=limit)
+                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertIn("File too large", result.stderr)
+                self.assertFalse([name for name in os.listdir(self.root) if "out" in name])
+        os.makedirs(self.path(".out.partial"))
+        write(self.path(".out.partial/edges._N._E._N.npy"), b"half")
+        write(self.path(".out.partial/other"), b"half")
+        self.imported(self.path("pyg"))
+        self.check(graph, features=("x", "edge_attr"))
+        self.assertFalse(os.path.exists(self.path("out/other")))
 
     def test_never_runs_what_a_pickle_asks_for(self):
         class Evil:

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/socket.h"
 #include "launcher/binding_drawing.h"
 #include "launcher/doctor_command.h"
 #include "tests/fixture_graphs.h"
