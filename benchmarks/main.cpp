@@ -7,6 +7,7 @@
 #include "benchmarks/exchange_bench.h"
 #include "benchmarks/features_bench.h"
 #include "benchmarks/limits_bench.h"
+#include "benchmarks/partition_bench.h"
 #include "benchmarks/sampler_bench.h"
 
 namespace {
@@ -22,6 +23,7 @@ int runBench(int argc, char** argv) {
   farhop::benchmarks::addExchangeBench(app, &status);
   farhop::benchmarks::addCacheBench(app, &status);
   farhop::benchmarks::addFeaturesBench(app, &status);
+  farhop::benchmarks::addPartitionBench(app, &status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
