@@ -29,6 +29,17 @@ uint64_t numberIn(const std::string& path, uint64_t otherwise) {
   return in >> value ? value : otherwise;
 }
 
+// Pages of files among what a cgroup has in use: the kernel takes them back when memory is short.
+uint64_t reclaimable(const std::string& statPath, const std::string& prefix) {
+  std::ifstream in(statPath);
+  std::string name;
+  uint64_t total = 0;
+  for (uint64_t value = 0; in >> name >> value;) {
+    if (name == prefix + "active_file" || name == prefix + "inactive_file") total += value;
+  }
+  return total;
+}
+
 // cgroup v2 (or v1) directory of this process for the memory controller.
 uint64_t cgroupHeadroom() {
   const uint64_t unlimited = std::numeric_limits<uint64_t>::max();
@@ -39,14 +50,17 @@ uint64_t cgroupHeadroom() {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
-    uint64_t limit = unlimited, used = 0;
+    uint64_t limit = unlimited, used = 0, files = 0;
     if (controllers.empty()) {
       limit = numberIn("/sys/fs/cgroup" + path + "/memory.max", unlimited);
       used = numberIn("/sys/fs/cgroup" + path + "/memory.current", 0);
+      files = reclaimable("/sys/fs/cgroup" + path + "/memory.stat", "");
     } else if (controllers.find("memory") != std::string::npos) {
       limit = numberIn("/sys/fs/cgroup/memory" + path + "/memory.limit_in_bytes", unlimited);
       used = numberIn("/sys/fs/cgroup/memory" + path + "/memory.usage_in_bytes", 0);
+      files = reclaimable("/sys/fs/cgroup/memory" + path + "/memory.stat", "total_");
     }
+    used -= std::min(used, files);
     if (limit < unlimited / 2) headroom = std::min(headroom, limit > used ? limit - used : 0);
   }
   return headroom;

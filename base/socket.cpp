@@ -212,6 +212,12 @@ absl::StatusOr<FileDescriptor> connectAbstract(const std::string& name, Deadline
   });
 }
 
+bool sameUser(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 && credentials.uid == ::geteuid();
+}
+
 absl::Status sendAll(int fd, const void* data, size_t bytes, Deadline deadline) {
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {

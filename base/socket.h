@@ -56,6 +56,9 @@ absl::StatusOr<std::string> localAddressTowards(const HostPort& address);
 absl::StatusOr<FileDescriptor> listenAbstract(const std::string& name, int backlog);
 absl::StatusOr<FileDescriptor> connectAbstract(const std::string& name, Deadline deadline, bool retry);
 
+// Whether the other end of an abstract socket, which has no permissions of its own, runs as the same user.
+bool sameUser(int fd);
+
 // Sends or receives exactly `bytes` bytes on a non-blocking socket. Unavailable on a closed connection,
 // DeadlineExceeded at the deadline.
 absl::Status sendAll(int fd, const void* data, size_t bytes, Deadline deadline);

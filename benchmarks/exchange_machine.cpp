@@ -1,10 +1,7 @@
 #include "benchmarks/exchange_machine.h"
 
-#include <dirent.h>
 #include <sys/resource.h>
 
-#include <ctime>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -27,37 +24,6 @@ using sampler::SampledBatch;
 
 constexpr std::chrono::milliseconds kConnectTimeout{30'000};
 constexpr std::chrono::milliseconds kRequestTimeout{60'000};
-
-int64_t processorNanoseconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-int64_t steadyNanoseconds() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-// Processor time of this process's threads by name, the numbers of an executor's threads left out. Empty
-// where the kernel does not say.
-std::map<std::string, int64_t> threadTimes() {
-  std::map<std::string, int64_t> times;
-  DIR* const tasks = ::opendir("/proc/self/task");
-  if (tasks == nullptr) return times;
-  while (const dirent* entry = ::readdir(tasks)) {
-    if (entry->d_name[0] == '.') continue;
-    const std::string directory = absl::StrCat("/proc/self/task/", entry->d_name);
-    std::ifstream nameFile(directory + "/comm"), timeFile(directory + "/schedstat");
-    std::string name;
-    int64_t nanoseconds = 0;
-    if (std::getline(nameFile, name) && timeFile >> nanoseconds)
-      times[name.substr(0, name.find('/'))] += nanoseconds;
-  }
-  ::closedir(tasks);
-  return times;
-}
 
 // What is read before and after an epoch.
 struct Reading {

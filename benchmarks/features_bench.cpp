@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@ constexpr std::chrono::milliseconds kRoundTimeout{300'000};
 
 struct FeaturesBenchOptions {
   FeaturesOptions features;
+  std::vector<std::string> providers = {"tcp", "shm"};
   std::string json;
 };
 
@@ -26,33 +28,27 @@ Series gigabytes(const std::vector<double>& bytesPerSecond) {
   return series;
 }
 
-void addWidth(const WidthResult& width, Report* report) {
-  const auto row = [&](absl::string_view what, const std::vector<double>& values, const std::vector<double>* limit) {
+// What does not depend on the bulk transport comes from the first provider's run alone.
+void addWidth(const WidthResult& width, const std::string& provider, bool isFirst, Report* report) {
+  const auto row = [&](const std::string& what, const std::vector<double>& values, const std::vector<double>* limit) {
     Row one{absl::StrCat(width.floats, " floats, ", what), gigabytes(values), "GB/s", 1, std::nullopt, std::nullopt};
     if (limit != nullptr) one.limit = gigabytes(*limit).median();
     report->add(std::move(one));
   };
-  row("own", width.own, &width.ownLimit);
-  row("remote, libfabric", width.fabric, &width.remoteLimit);
-  row("remote, TensorPipe", width.agent, &width.remoteLimit);
-  row("half remote, libfabric", width.fabricMixed, &width.fabricMixedLimit);
-  row("half remote, TensorPipe", width.agentMixed, nullptr);
+  const std::string fabric = provider == "tcp" ? "libfabric" : absl::StrCat("libfabric over ", provider);
+  if (isFirst) row("own", width.own, &width.ownLimit);
+  row(absl::StrCat("remote, ", fabric), width.fabric, &width.remoteLimit);
+  if (!width.fabricReads.empty()) row(absl::StrCat("remote, read, ", fabric), width.fabricReads, &width.remoteLimit);
+  if (isFirst) row("remote, TensorPipe", width.agent, &width.remoteLimit);
+  row(absl::StrCat("half remote, ", fabric), width.fabricMixed, &width.fabricMixedLimit);
+  if (isFirst) row("half remote, TensorPipe", width.agentMixed, nullptr);
   Series gain;
   for (size_t i = 0; i < width.fabric.size(); ++i) gain.add(width.fabric[i] / width.agent[i]);
-  report->add({absl::StrCat(width.floats, " floats, remote, libfabric"), std::move(gain), "x TensorPipe", 1, std::nullopt,
+  report->add({absl::StrCat(width.floats, " floats, remote, ", fabric), std::move(gain), "x TensorPipe", 1, std::nullopt,
                width.checksum});
 }
 
-absl::Status runFeatures(FeaturesBenchOptions options) {
-  FeaturesOptions& features = options.features;
-  if (features.small) {
-    features.tableBytes = uint64_t{1} << 20;
-    features.batchRows = 500;
-    features.batchBytes = uint64_t{1} << 20;
-    features.repetitions = 2;
-  }
-  const std::vector<int> cores = usableCores();
-  if (cores.empty()) return absl::InternalError("the kernel does not say which CPUs this process may use");
+absl::StatusOr<std::vector<WidthResult>> runProvider(FeaturesOptions features, const std::vector<int>& cores) {
   std::error_code ignored;
   std::string directory = (std::filesystem::temp_directory_path(ignored) / "farhop-features-XXXXXX").string();
   if (::mkdtemp(directory.data()) == nullptr) return errnoStatus(absl::StrCat("cannot make ", directory), errno);
@@ -66,9 +62,25 @@ absl::Status runFeatures(FeaturesBenchOptions options) {
   const absl::StatusOr<std::vector<std::string>> texts = runProcesses(2, kRoundTimeout, body);
   std::filesystem::remove_all(directory, ignored);
   FARHOP_RETURN_IF_ERROR(texts.status());
-  FARHOP_ASSIGN_OR_RETURN(const std::vector<WidthResult> widths, decodeWidthResults((*texts)[0]));
+  return decodeWidthResults((*texts)[0]);
+}
+
+absl::Status runFeatures(FeaturesBenchOptions options) {
+  FeaturesOptions& features = options.features;
+  if (features.small) {
+    features.tableBytes = uint64_t{1} << 20;
+    features.batchRows = 500;
+    features.batchBytes = uint64_t{1} << 20;
+    features.repetitions = 2;
+  }
+  const std::vector<int> cores = usableCores();
+  if (cores.empty()) return absl::InternalError("the kernel does not say which CPUs this process may use");
   Report report("features", std::nullopt, features.seed, features.small);
-  for (const WidthResult& width : widths) addWidth(width, &report);
+  for (const std::string& provider : options.providers) {
+    features.provider = provider;
+    FARHOP_ASSIGN_OR_RETURN(const std::vector<WidthResult> widths, runProvider(features, cores));
+    for (const WidthResult& width : widths) addWidth(width, provider, provider == options.providers.front(), &report);
+  }
   return publish(report, options.json);
 }
 
@@ -79,6 +91,7 @@ void addFeaturesBench(CLI::App& app, absl::Status* status) {
   FeaturesOptions* const features = &options->features;
   CLI::App* const command = app.add_subcommand("features", "Rows of features pulled by one process, which another one serves");
   command->add_option("--floats", features->floats, "Widths of rows")->delimiter(',')->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--fabric", options->providers, "Bulk transports, as FARHOP_FABRIC names them")->delimiter(',')->capture_default_str();
   command->add_option("--rows", features->batchRows, "Rows of a pull")->capture_default_str()->check(CLI::PositiveNumber);
   command->add_option("--bytes", features->batchBytes, "Fewer rows where they would be more than this")->capture_default_str();
   command->add_option("--table-bytes", features->tableBytes, "Size of each process's table")->capture_default_str();

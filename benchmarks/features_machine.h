@@ -18,6 +18,7 @@ struct FeaturesOptions {
   int repetitions = 7;
   uint64_t seed = 1;
   bool small = false;
+  std::string provider;   // of the bulk transport, as FARHOP_FABRIC names it
   std::string directory;  // for the stores
 };
 
@@ -27,6 +28,7 @@ struct WidthResult {
   uint64_t checksum = 0;  // of the pulled bytes, the same however they came
   std::vector<double> own, ownLimit;
   std::vector<double> fabric, agent, remoteLimit;  // all rows remote
+  std::vector<double> fabricReads;                 // the same, read by the puller; empty for narrow rows
   std::vector<double> fabricMixed, agentMixed;     // every second row
   std::vector<double> fabricMixedLimit;            // the slower half of them alone
 };

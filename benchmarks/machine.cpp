@@ -1,5 +1,6 @@
 #include "benchmarks/machine.h"
 
+#include <dirent.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -102,6 +103,35 @@ void touchPages(std::span<const std::byte> bytes) {
   for (size_t at = 0; at < bytes.size(); at += kPageBytes) {
     static_cast<void>(*static_cast<const volatile std::byte*>(bytes.data() + at));
   }
+}
+
+int64_t processorNanoseconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+int64_t steadyNanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::map<std::string, int64_t> threadTimes() {
+  std::map<std::string, int64_t> times;
+  DIR* const tasks = ::opendir("/proc/self/task");
+  if (tasks == nullptr) return times;
+  while (const dirent* entry = ::readdir(tasks)) {
+    if (entry->d_name[0] == '.') continue;
+    const std::string directory = absl::StrCat("/proc/self/task/", entry->d_name);
+    std::ifstream nameFile(directory + "/comm"), timeFile(directory + "/schedstat");
+    std::string name;
+    int64_t nanoseconds = 0;
+    if (std::getline(nameFile, name) && timeFile >> nanoseconds)
+      times[name.substr(0, name.find('/'))] += nanoseconds;
+  }
+  ::closedir(tasks);
+  return times;
 }
 
 }  // namespace farhop::benchmarks

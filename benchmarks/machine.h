@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,5 +54,13 @@ class TouchedMemory {
 
 // Reads one byte of every page, so that a mapping's first use costs nothing later.
 void touchPages(std::span<const std::byte> bytes);
+
+// Of all threads of this process so far.
+int64_t processorNanoseconds();
+// By the machine's one steady clock.
+int64_t steadyNanoseconds();
+// Processor time of this process's threads by name, the numbers of an executor's threads left out. Empty where the
+// kernel does not say.
+std::map<std::string, int64_t> threadTimes();
 
 }  // namespace farhop::benchmarks

@@ -7,8 +7,11 @@
 #include "benchmarks/exchange_bench.h"
 #include "benchmarks/features_bench.h"
 #include "benchmarks/limits_bench.h"
+#include "benchmarks/loader_bench.h"
+#include "benchmarks/memory_bench.h"
 #include "benchmarks/partition_bench.h"
 #include "benchmarks/sampler_bench.h"
+#include "benchmarks/startup_bench.h"
 
 namespace {
 
@@ -24,6 +27,9 @@ int runBench(int argc, char** argv) {
   farhop::benchmarks::addCacheBench(app, &status);
   farhop::benchmarks::addFeaturesBench(app, &status);
   farhop::benchmarks::addPartitionBench(app, &status);
+  farhop::benchmarks::addStartupBench(app, &status);
+  farhop::benchmarks::addLoaderBench(app, &status);
+  farhop::benchmarks::addMemoryBench(app, &status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

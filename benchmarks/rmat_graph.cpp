@@ -109,6 +109,22 @@ absl::Status addTimesAndWeights(const RmatOptions& options, const std::string& d
   return absl::OkStatus();
 }
 
+// Row by row, so that a wide feature takes no memory.
+absl::Status addNodeFeature(const RmatOptions& options, const std::string& directory, partition::Dataset* dataset) {
+  const std::string path = absl::StrCat(directory, "/x.npy");
+  FARHOP_ASSIGN_OR_RETURN(NpyWriter writer, NpyWriter::create(path, DType::kFloat32, {options.nodes(), options.floats}));
+  std::vector<float> row(options.floats);
+  for (uint64_t node = 0; node < options.nodes(); ++node) {
+    for (uint64_t column = 0; column < options.floats; ++column) row[column] = rmatFeature(options.seed, node, column);
+    FARHOP_RETURN_IF_ERROR(writer.write(row.data(), row.size() * sizeof(float)));
+  }
+  FARHOP_RETURN_IF_ERROR(writer.commit());
+  FARHOP_ASSIGN_OR_RETURN(partition::FeatureColumn column, mapFeature(path, options.nodes()));
+  dataset->nodeFeatures[0].push_back(std::move(column));
+  dataset->schema.nodeTypes[0].features = {{"x", DType::kFloat32, {options.floats}}};
+  return absl::OkStatus();
+}
+
 absl::StatusOr<partition::IdColumn> mapColumn(const std::string& path) {
   FARHOP_ASSIGN_OR_RETURN(NpyArray array, NpyArray::open(path));
   const uint64_t size = array.elements();
@@ -149,6 +165,7 @@ absl::Status makeStore(const RmatOptions& options, const std::string& directory,
   dataset.nodeFeatures.emplace_back();
   dataset.edgeFeatures.emplace_back();
   if (options.timesAndWeights) FARHOP_RETURN_IF_ERROR(addTimesAndWeights(options, scratch.path(), &dataset));
+  if (options.floats > 0) FARHOP_RETURN_IF_ERROR(addNodeFeature(options, scratch.path(), &dataset));
 
   partition::PartitionOptions split;
   split.parts = options.parts;
@@ -184,6 +201,10 @@ float rmatWeight(uint64_t seed, uint64_t edge) {
   return static_cast<float>((bits >> 40) + 1) * 0x1.0p-24F;
 }
 
+float rmatFeature(uint64_t seed, uint64_t node, uint64_t column) {
+  return static_cast<float>((combineKey(seed, node) + column * 0x9E3779B97F4A7C15U) >> 44);
+}
+
 RmatEdges::RmatEdges(const RmatOptions& options)
     : levels_(options.nodesLog2),
       key_(combineKey(combineKey(options.seed, hashName("rmat")), kGeneratorVersion)),
@@ -211,7 +232,7 @@ absl::StatusOr<std::shared_ptr<const partition::GraphStore>> openRmatGraph(
   const std::string directory =
       absl::StrCat(options.cacheDirectory, "/rmat-v", kGeneratorVersion, "-format", partition::kStoreFormatVersion, "-nodes", options.nodesLog2,
                    "-edges", options.edges, "-seed", options.seed, "-parts", options.parts,
-                   options.timesAndWeights ? "-timed" : "");
+                   options.timesAndWeights ? "-timed" : "", options.floats > 0 ? absl::StrCat("-x", options.floats) : "");
   if (!pathExists(directory)) {
     FARHOP_RETURN_IF_ERROR(makeDirectories(options.cacheDirectory));
     const absl::Status made = makeStore(options, directory, progress);

@@ -22,6 +22,7 @@ struct RmatOptions {
   uint64_t seed = 1;
   int parts = 1;  // random partitions
   bool timesAndWeights = false;  // edge features "t", int64, and "w", float32, declared as such
+  uint64_t floats = 0;           // width of a node feature "x", float32; 0: none
   std::string cacheDirectory = "build/bench-cache";
 
   uint64_t nodes() const { return uint64_t{1} << nodesLog2; }
@@ -38,6 +39,8 @@ inline constexpr uint64_t kRmatTimes = uint64_t{1} << 40;
 int64_t rmatTime(uint64_t seed, uint64_t edge);
 // Of an edge: above 0, at most 1, uniform.
 float rmatWeight(uint64_t seed, uint64_t edge);
+// Of a node's feature "x": small whole numbers.
+float rmatFeature(uint64_t seed, uint64_t node, uint64_t column);
 
 struct Edge {
   uint32_t source = 0;

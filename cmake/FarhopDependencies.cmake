@@ -12,6 +12,8 @@ find_package(Libfabric REQUIRED)      # libfabric-dev (headers; libfabric1 at ru
 find_package(METIS REQUIRED)          # libmetis-dev
 find_package(XxHash REQUIRED)         # libxxhash-dev
 find_package(Hwloc REQUIRED)          # libhwloc-dev
+find_package(ZLIB REQUIRED)           # zlib1g-dev
+find_package(Zstd REQUIRED)           # libzstd-dev
 if(FARHOP_WITH_TORCH)
   find_package(Torch REQUIRED)        # libtorch-dev
 endif()

@@ -7,11 +7,8 @@
 
 namespace farhop::launcher {
 
-// Quoted so that a POSIX shell reads it as one word with these bytes.
-std::string shellQuote(const std::string& text);
-
-// Per process: where it starts, the variables it gets besides the inherited ones, and its command. The token
-// and what is only known at the start appear as placeholders.
+// Per machine: the command that reaches it, where that is not this one. Per process: where it starts, the variables it gets
+// besides the inherited ones, and its command. The token and what is only known at the start appear as placeholders.
 std::string describeRun(const RunOptions& options, const std::string& trainer);
 
 }  // namespace farhop::launcher

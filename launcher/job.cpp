@@ -105,8 +105,9 @@ absl::StatusOr<LogDirectory> LogDirectory::create(const std::string& requested, 
   return result;
 }
 
-std::string LogDirectory::fileFor(int machine, int proc) const {
-  return absl::StrCat(path_, "/m", machine, "-p", proc, ".log");
+std::string LogDirectory::fileFor(int machine, int proc, int attempt) const {
+  const std::string again = attempt == 0 ? "" : absl::StrCat("-attempt", attempt);
+  return absl::StrCat(path_, "/m", machine, "-p", proc, again, ".log");
 }
 
 void LogDirectory::removeTemporary() {

@@ -35,7 +35,8 @@ class LogDirectory {
   static absl::StatusOr<LogDirectory> create(const std::string& requested, const std::string& jobId);
 
   const std::string& path() const { return path_; }
-  std::string fileFor(int machine, int proc) const;
+  // Attempt 0 is the job's first start.
+  std::string fileFor(int machine, int proc, int attempt = 0) const;
   bool temporary() const { return temporary_; }
   // Removes a temporary one with all the job's files; does nothing to a requested one.
   void removeTemporary();

@@ -7,8 +7,16 @@
 #include <exception>
 #include <filesystem>
 
+#include "launcher/agent_command.h"
+#include "launcher/clean_command.h"
+#include "launcher/dispatch_command.h"
+#include "launcher/doctor_command.h"
+#include "launcher/ps_command.h"
+#include "launcher/receive_command.h"
 #include "launcher/run_command.h"
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
+#include "launcher/export_command.h"
+#include "launcher/import_command.h"
 #include "launcher/inspect_command.h"
 #include "launcher/partition_command.h"
 #endif
@@ -33,9 +41,14 @@ CommandLine split(int argc, char** argv) {
   if (isHoprun && !asksVersion) line.words.insert(line.words.begin(), "run");
   if (line.words.empty() || line.words[0] != "run") return line;
   const auto separator = std::find(line.words.begin(), line.words.end(), "--");
-  if (separator == line.words.end()) return line;
-  line.trainer.emplace(separator + 1, line.words.end());
-  line.words.erase(separator, line.words.end());
+  if (separator != line.words.end()) {
+    line.trainer.emplace(separator + 1, line.words.end());
+    line.words.erase(separator, line.words.end());
+  }
+  // torchrun writes its flags with hyphens or underscores.
+  for (std::string& word : line.words) {
+    if (word.rfind("--", 0) == 0) std::replace(word.begin(), word.begin() + static_cast<ptrdiff_t>(std::min(word.size(), word.find('='))), '_', '-');
+  }
   return line;
 }
 
@@ -54,10 +67,19 @@ int runFarhop(int argc, char** argv) {
   app.require_subcommand(0, 1);  // none is our own error, below, so that an unknown flag is named first
   app.footer(kFooter);
   int exitCode = 0;
-  farhop::launcher::addRunCommand(app, std::move(line.trainer), &exitCode);
+  farhop::launcher::addRunCommand(app, std::move(line.trainer), FARHOP_VERSION, &exitCode);
+  farhop::launcher::addDispatchCommand(app, &exitCode);
+  farhop::launcher::addCheckCommand(app, &exitCode);
+  farhop::launcher::addAgentCommand(app, FARHOP_VERSION, &exitCode);
+  farhop::launcher::addReceiveCommand(app, &exitCode);
+  farhop::launcher::addPsCommand(app, &exitCode);
+  farhop::launcher::addCleanCommand(app, &exitCode);
+  farhop::launcher::addDoctorCommand(app, FARHOP_VERSION, &exitCode);
 #ifdef FARHOP_WITH_PARTITION_COMMANDS
+  farhop::launcher::addImportCommand(app, &exitCode);
   farhop::launcher::addPartitionCommand(app, &exitCode);
   farhop::launcher::addInspectCommand(app, &exitCode);
+  farhop::launcher::addExportCommand(app, &exitCode);
 #endif
   const std::string command = line.words.empty() ? "" : line.words[0];
   std::reverse(line.words.begin(), line.words.end());  // CLI11 takes a vector from its end

@@ -8,10 +8,6 @@
 namespace farhop::launcher {
 namespace {
 
-constexpr size_t kReadBytes = size_t{64} << 10;
-// Linux lets an unprivileged process have pipes of at most 1 MiB.
-constexpr size_t kMaxDrainBytes = size_t{1} << 20;
-
 std::string makePrefix(const std::string& label, int colorIndex, bool colored) {
   if (!colored) return absl::StrCat("[", label, "] ");
   // The six colors that are readable on black and on white alike.
@@ -21,7 +17,8 @@ std::string makePrefix(const std::string& label, int colorIndex, bool colored) {
 }  // namespace
 
 absl::StatusOr<OutputPump> OutputPump::open(const std::string& label, int colorIndex,
-                                            const std::string& logPath, const Terminals& terminals) {
+                                            const std::string& logPath, const Terminals& terminals,
+                                            OutputShown shown) {
   OutputPump pump;
   pump.label_ = label;
   pump.logPath_ = logPath;
@@ -29,64 +26,27 @@ absl::StatusOr<OutputPump> OutputPump::open(const std::string& label, int colorI
   if (!pump.log_.valid()) return errnoStatus(absl::StrCat("creating the log file ", logPath), errno);
   pump.streams_[kOut].terminal = terminals.out;
   pump.streams_[kErr].terminal = terminals.err;
+  pump.streams_[kOut].shown = shown.out;
+  pump.streams_[kErr].shown = shown.err;
   for (Input& input : pump.streams_) input.prefix = makePrefix(label, colorIndex, input.terminal->colored());
   return pump;
 }
 
-void OutputPump::attach(FileDescriptor out, FileDescriptor err) {
-  streams_[kOut].pipe = std::move(out);
-  streams_[kErr].pipe = std::move(err);
-}
-
-int OutputPump::pollFd(Stream stream) const {
-  const Input& input = streams_[stream];
-  return input.pipe.valid() && !input.terminal->full() ? input.pipe.get() : -1;
-}
-
-void OutputPump::pump(Stream stream) {
-  readOnce(stream);
+void OutputPump::feed(Stream stream, absl::string_view bytes) {
+  streams_[stream].cutter.feed(bytes,
+                               [&](absl::string_view piece, bool endsLine) { emit(stream, piece, endsLine); });
   writeLog();
 }
 
-void OutputPump::drain() {
-  for (Stream stream : {kOut, kErr}) {
-    size_t total = 0;
-    while (open(stream) && total < kMaxDrainBytes) {
-      const size_t bytes = readOnce(stream);
-      writeLog();
-      if (bytes == 0) break;
-      total += bytes;
-    }
-  }
+void OutputPump::end(Stream stream) {
+  streams_[stream].cutter.finish([&](absl::string_view piece, bool endsLine) { emit(stream, piece, endsLine); });
+  writeLog();
 }
 
 void OutputPump::finish() {
-  for (Stream stream : {kOut, kErr}) {
-    streams_[stream].cutter.finish(
-        [&](absl::string_view piece, bool endsLine) { emit(stream, piece, endsLine); });
-    streams_[stream].pipe.reset();
-  }
-  writeLog();
+  end(kOut);
+  end(kErr);
   log_.reset();
-}
-
-size_t OutputPump::readOnce(Stream stream) {
-  Input& input = streams_[stream];
-  if (!input.pipe.valid()) return 0;
-  char bytes[kReadBytes];
-  ssize_t n = 0;
-  do {
-    n = ::read(input.pipe.get(), bytes, sizeof(bytes));
-  } while (n < 0 && errno == EINTR);
-  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
-  const auto pass = [&](absl::string_view piece, bool endsLine) { emit(stream, piece, endsLine); };
-  if (n <= 0) {
-    input.cutter.finish(pass);
-    input.pipe.reset();
-    return 0;
-  }
-  input.cutter.feed(absl::string_view(bytes, static_cast<size_t>(n)), pass);
-  return static_cast<size_t>(n);
 }
 
 void OutputPump::emit(Stream stream, absl::string_view piece, bool endsLine) {
@@ -95,9 +55,7 @@ void OutputPump::emit(Stream stream, absl::string_view piece, bool endsLine) {
   // untrue.
   const bool onlyNewline = input.inLine && endsLine && piece.empty();
   if (!onlyNewline) {
-    input.terminal->append(input.prefix);
-    input.terminal->append(piece);
-    input.terminal->append("\n");
+    if (input.shown) input.terminal->append(absl::StrCat(input.prefix, piece, "\n"));
     remember(piece);
   }
   // The log has the bytes as they came, except that the other stream's line never goes into the middle of

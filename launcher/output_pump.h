@@ -1,4 +1,4 @@
-// A trainer's output: from its two pipes, line by line, to the launcher's streams and to one log file.
+// A trainer's output: as it comes, line by line, to the launcher's streams and to one log file.
 #pragma once
 
 #include <deque>
@@ -51,6 +51,11 @@ class LineCutter {
   std::string held_;
 };
 
+// Which of a process's streams the terminal shows besides the log.
+struct OutputShown {
+  bool out = true, err = true;
+};
+
 // Not thread-safe. Bounds: one piece per stream, kTailLines lines of kTailLineBytes, and what Terminal holds.
 class OutputPump {
  public:
@@ -59,24 +64,18 @@ class OutputPump {
   enum Stream { kOut = 0, kErr = 1 };
 
   // `label` is "m1 p0"; `colorIndex` chooses the prefix's color where a terminal is `colored()`. Truncates
-  // the log.
+  // the log. Streams that are not `shown` go into the log only.
   static absl::StatusOr<OutputPump> open(const std::string& label, int colorIndex, const std::string& logPath,
-                                         const Terminals& terminals);
+                                         const Terminals& terminals, OutputShown shown = {});
 
-  // Takes the read ends of the trainer's pipes, non-blocking.
-  void attach(FileDescriptor out, FileDescriptor err);
+  // Whether the stream's terminal takes more; one that is not shown always does.
+  bool full(Stream stream) const { return streams_[stream].shown && streams_[stream].terminal->full(); }
 
-  // Descriptor to poll for POLLIN, or -1: at the end of the stream, or while its terminal is full.
-  int pollFd(Stream stream) const;
-  bool open(Stream stream) const { return streams_[stream].pipe.valid(); }
-  bool anyOpen() const { return open(kOut) || open(kErr); }
-
-  // Reads once, at most 64 KiB, and passes it on.
-  void pump(Stream stream);
-  // Reads what is in the pipes now, however full the terminal is: what a trainer that ended left behind,
-  // which is at most the pipes' capacity.
-  void drain();
-  // Passes on unfinished last lines and closes pipes and log.
+  // Passes on bytes of the stream, however full the terminal is.
+  void feed(Stream stream, absl::string_view bytes);
+  // Passes on the unfinished last line of a stream that ended.
+  void end(Stream stream);
+  // Ends both and closes the log.
   void finish();
 
   const std::string& logPath() const { return logPath_; }
@@ -84,15 +83,13 @@ class OutputPump {
 
  private:
   struct Input {
-    FileDescriptor pipe;
     LineCutter cutter;
     std::shared_ptr<Terminal> terminal;
     std::string prefix;
+    bool shown = true;
     bool inLine = false;  // the last piece did not end its line
   };
 
-  // Returns the bytes read; 0 when there is nothing now or no more.
-  size_t readOnce(Stream stream);
   void emit(Stream stream, absl::string_view piece, bool endsLine);
   void remember(absl::string_view piece);
   void writeLog();
@@ -100,7 +97,7 @@ class OutputPump {
   std::string label_;
   std::string logPath_;
   FileDescriptor log_;
-  std::string logBuffer_;  // of one read
+  std::string logBuffer_;  // of one feed
   bool logFailed_ = false;
   int logMiddleOf_ = -1;  // the stream whose unfinished line ends the log
   Input streams_[2];

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/peak_memory.h"
+#include "importers/direct_source.h"
 #include "launcher/store_summary.h"
 #include "launcher/text_table.h"
 #include "partition/cache_plan.h"
@@ -141,8 +142,9 @@ absl::Status runPartition(PartitionArguments arguments) {
   Seconds times;
   Stopwatch watch;
   progress(absl::StrCat("reading ", arguments.raw));
-  FARHOP_ASSIGN_OR_RETURN(partition::Dataset dataset,
-                          partition::readDataset(arguments.raw, {arguments.task}));
+  FARHOP_ASSIGN_OR_RETURN(const importers::DirectSource source,
+                          importers::DirectSource::open(arguments.raw, arguments.out, 2, {}));
+  FARHOP_ASSIGN_OR_RETURN(partition::Dataset dataset, partition::readDataset(source.path(), {arguments.task}));
   FARHOP_RETURN_IF_ERROR(partition::declareSamplingFeatures(arguments.sampling, &dataset));
   FARHOP_RETURN_IF_ERROR(partition::checkCacheOptions(dataset, arguments.cache));
   const std::vector<uint64_t> zeroWeights = partition::countZeroWeights(dataset);

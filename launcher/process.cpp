@@ -54,7 +54,8 @@ struct ChildPlan {
   char* const* arguments;
   char* const* environment;
   const char* workingDirectory;
-  int null, out, err, failure;
+  int in, out, err, failure;
+  int deathSignal;
   const std::vector<int>& inheritedFds;
   const rlimit* openFiles;
   pid_t parent;
@@ -69,10 +70,10 @@ struct ChildPlan {
     (void)ignored;
     ::_exit(127);
   };
-  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(ChildFailure::kOther);
+  if (::prctl(PR_SET_PDEATHSIG, plan.deathSignal) != 0) fail(ChildFailure::kOther);
   if (::getppid() != plan.parent) ::_exit(127);  // the launcher ended before the line above took effect
   if (::setpgid(0, 0) != 0) fail(ChildFailure::kOther);
-  if (::dup2(plan.null, STDIN_FILENO) < 0 || ::dup2(plan.out, STDOUT_FILENO) < 0 ||
+  if (::dup2(plan.in, STDIN_FILENO) < 0 || ::dup2(plan.out, STDOUT_FILENO) < 0 ||
       ::dup2(plan.err, STDERR_FILENO) < 0) {
     fail(ChildFailure::kOther);
   }
@@ -91,44 +92,28 @@ struct ChildPlan {
   __builtin_unreachable();
 }
 
-// Waits until the child executed its program or failed to.
-absl::Status awaitExec(int failureFd, const SpawnRequest& request) {
-  const Deadline deadline = Deadline::after(kExecTimeout);
-  ChildFailure failure{};
-  for (;;) {
-    pollfd entry{failureFd, POLLIN, 0};
-    const int ready = ::poll(&entry, 1, deadline.remainingMs());
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) {
-      return absl::DeadlineExceededError(absl::StrCat("executing ", request.program, " took more than ",
-                                                      kExecTimeout.count(),
-                                                      " s; is its file system reachable?"));
-    }
-    const ssize_t n = ::read(failureFd, &failure, sizeof(failure));
-    if (n < 0 && errno == EINTR) continue;
-    if (n == 0) return absl::OkStatus();
-    break;
-  }
+absl::Status describeFailure(const ChildFailure& failure, const std::string& program,
+                             const std::string& workingDirectory) {
   switch (failure.step) {
     case ChildFailure::kWorkingDirectory:
-      return errnoStatus(absl::StrCat("changing to ", request.workingDirectory), failure.error);
+      return errnoStatus(absl::StrCat("changing to ", workingDirectory), failure.error);
     case ChildFailure::kExecute:
       if (failure.error == ENOEXEC) {
         return absl::InvalidArgumentError(
-            absl::StrCat("executing ", request.program,
+            absl::StrCat("executing ", program,
                          ": not a program of this machine; a script needs a first "
                          "line such as #!/bin/sh"));
       }
       if (failure.error == ENOENT) {
         return absl::NotFoundError(
-            absl::StrCat("executing ", request.program,
+            absl::StrCat("executing ", program,
                          ": its interpreter (the #! line) or dynamic loader does not exist"));
       }
-      return errnoStatus(absl::StrCat("executing ", request.program), failure.error);
+      return errnoStatus(absl::StrCat("executing ", program), failure.error);
     case ChildFailure::kOther:
       break;
   }
-  return errnoStatus(absl::StrCat("preparing to execute ", request.program), failure.error);
+  return errnoStatus(absl::StrCat("preparing to execute ", program), failure.error);
 }
 
 // The kernel's list may miss some while they come and go; callers ask again.
@@ -147,28 +132,47 @@ std::string signalName(int signal) {
 }
 
 std::string ProcessEnd::text() const {
+  if (lost) return "lost with its machine";
   return signaled ? absl::StrCat("signal ", code, " (", signalName(code), ")")
                   : absl::StrCat("exit code ", code);
 }
 
 absl::StatusOr<Process> Process::spawn(const SpawnRequest& request) {
+  FARHOP_ASSIGN_OR_RETURN(Process process, begin(request));
+  for (;;) {
+    if (const std::optional<absl::Status> result = process.execResult()) {
+      FARHOP_RETURN_IF_ERROR(*result);
+      return process;
+    }
+    pollfd entry{process.execFd(), POLLIN, 0};
+    ::poll(&entry, 1, process.execDeadline_.remainingMs());
+  }
+}
+
+absl::StatusOr<Process> Process::begin(const SpawnRequest& request) {
   FARHOP_ASSIGN_OR_RETURN(Pipe out, makePipe());
   FARHOP_ASSIGN_OR_RETURN(Pipe err, makePipe());
   FARHOP_ASSIGN_OR_RETURN(Pipe failure, makePipe());
-  FARHOP_RETURN_IF_ERROR(setNonBlocking(out.read.get()));
-  FARHOP_RETURN_IF_ERROR(setNonBlocking(err.read.get()));
-  FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!null.valid()) return errnoStatus("opening /dev/null", errno);
+  Pipe in;
+  if (request.openInput) {
+    FARHOP_ASSIGN_OR_RETURN(in, makePipe());
+    FARHOP_RETURN_IF_ERROR(setNonBlocking(in.write.get()));
+  } else {
+    in.read = FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!in.read.valid()) return errnoStatus("opening /dev/null", errno);
+  }
+  for (const Pipe* pipe : {&out, &err, &failure}) FARHOP_RETURN_IF_ERROR(setNonBlocking(pipe->read.get()));
   const std::vector<char*> arguments = pointersTo(request.arguments);
   const std::vector<char*> environment = pointersTo(request.environment);
   const ChildPlan plan{request.program.c_str(),
                        arguments.data(),
                        environment.data(),
                        request.workingDirectory.c_str(),
-                       null.get(),
+                       in.read.get(),
                        out.write.get(),
                        err.write.get(),
                        failure.write.get(),
+                       request.deathSignal,
                        request.inheritedFds,
                        request.openFiles ? &*request.openFiles : nullptr,
                        ::getpid()};
@@ -176,20 +180,44 @@ absl::StatusOr<Process> Process::spawn(const SpawnRequest& request) {
   process.pid_ = ::fork();
   if (process.pid_ == 0) runChild(plan);
   if (process.pid_ < 0) return errnoStatus(absl::StrCat("starting ", request.program), errno);
-  failure.write.reset();
   process.pidFd_ = FileDescriptor(openPidFd(process.pid_));
   if (!process.pidFd_.valid()) return errnoStatus("pidfd_open (Linux 5.3 or newer is needed)", errno);
-  FARHOP_RETURN_IF_ERROR(awaitExec(failure.read.get(), request));
+  process.in_ = std::move(in.write);
   process.out_ = std::move(out.read);
   process.err_ = std::move(err.read);
+  process.execFd_ = std::move(failure.read);
+  process.execDeadline_ = Deadline::after(kExecTimeout);
+  process.program_ = request.program;
+  process.workingDirectory_ = request.workingDirectory;
   return process;
+}
+
+std::optional<absl::Status> Process::execResult() {
+  ChildFailure failure{};
+  ssize_t n = 0;
+  do {
+    n = ::read(execFd_.get(), &failure, sizeof(failure));
+  } while (n < 0 && errno == EINTR);
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    if (!execDeadline_.expired()) return std::nullopt;
+    return absl::DeadlineExceededError(absl::StrCat("executing ", program_, " took more than ", kExecTimeout.count(),
+                                                    " s; is its file system reachable?"));
+  }
+  execFd_.reset();
+  if (n == static_cast<ssize_t>(sizeof(failure))) return describeFailure(failure, program_, workingDirectory_);
+  return absl::OkStatus();
 }
 
 Process::Process(Process&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       pidFd_(std::move(other.pidFd_)),
+      in_(std::move(other.in_)),
       out_(std::move(other.out_)),
-      err_(std::move(other.err_)) {}
+      err_(std::move(other.err_)),
+      execFd_(std::move(other.execFd_)),
+      execDeadline_(other.execDeadline_),
+      program_(std::move(other.program_)),
+      workingDirectory_(std::move(other.workingDirectory_)) {}
 
 Process::~Process() {
   if (pid_ > 0) reap(Deadline::after(kReapTimeout));
@@ -204,7 +232,9 @@ std::optional<ProcessEnd> Process::end() const {
 }
 
 void Process::signalGroup(int signal) const {
-  if (pid_ > 0) ::kill(-pid_, signal);
+  if (pid_ <= 0) return;
+  // Between fork and setpgid there is no group yet.
+  if (::kill(-pid_, signal) != 0 && errno == ESRCH) ::kill(pid_, signal);
 }
 
 void Process::reap(Deadline deadline) {

@@ -16,7 +16,8 @@ inline constexpr int kNotFoundExitCode = 127;
 
 // Adds the subcommand. `command` is what followed the first `--` of the command line, nullopt without one;
 // CLI11 never sees it, so that it reaches the trainer byte for byte. `exitCode` is set when the subcommand
-// ran.
-void addRunCommand(CLI::App& app, std::optional<std::vector<std::string>> command, int* exitCode);
+// ran. `version` is farhop's.
+void addRunCommand(CLI::App& app, std::optional<std::vector<std::string>> command, const std::string& version,
+                   int* exitCode);
 
 }  // namespace farhop::launcher

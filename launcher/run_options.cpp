@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/file.h"
+#include "launcher/trainer_environment.h"
 
 namespace farhop::launcher {
 namespace {
@@ -87,8 +88,10 @@ bool isContractVariable(const std::string& name) {
     contract.graph.assign(1, '/');  // any value
     contract.masterFd = 0;
     contract.launcherFd = 0;
+    contract.memoryEstimateBytes = 1;
     std::vector<std::string> names;
     for (const auto& entry : runtime::launchEnvironment(contract)) names.push_back(entry.first);
+    names.insert(names.end(), {kEnvRestartCount, kTorchRestartCount});
     return names;
   }();
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
@@ -118,9 +121,10 @@ absl::StatusOr<std::chrono::milliseconds> parseSeconds(const std::string& text, 
 }
 
 absl::Status checkCounts(const RunOptions& options) {
-  if (options.processes() > kMaxLocalProcesses) {
-    return absl::InvalidArgumentError(absl::StrCat(options.machines, " machines x ", options.procs,
-                                                   " processes on this machine: at most ", kMaxLocalProcesses,
+  const int most = options.hosts.empty() ? kMaxLocalProcesses : kMaxRemoteProcesses;
+  if (options.processes() > most) {
+    return absl::InvalidArgumentError(absl::StrCat(options.machines, " machines x ", options.procs, " processes",
+                                                   options.hosts.empty() ? " on this machine" : "", ": at most ", most,
                                                    " processes are supported"));
   }
   // The port after the groups' is torch's MASTER_PORT.

@@ -23,7 +23,7 @@ bool isWritable(int fd) {
 
 }  // namespace
 
-Terminal::Terminal(int fd) : shared_(fd) {
+Terminal::Terminal(int fd, std::chrono::milliseconds patience) : patience_(patience), shared_(fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) {
     closed_ = true;
@@ -39,6 +39,15 @@ Terminal::Terminal(int fd) : shared_(fd) {
 }
 
 void Terminal::append(absl::string_view text) {
+  if (closed_) return;
+  if (pendingBytes() >= kHighWaterBytes && leavesOut()) {
+    leftOutLines_ += static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+    return;
+  }
+  appendOwn(text);
+}
+
+void Terminal::appendOwn(absl::string_view text) {
   if (closed_) return;
   if (written_ > 0 && written_ * 2 >= buffer_.size()) {
     buffer_.erase(0, written_);
@@ -58,12 +67,17 @@ void Terminal::writeSome() {
       n = ::write(own_.get(), data, bytes);
     } else {
       // A pipe that polls as writable takes PIPE_BUF bytes without blocking; files never block for long.
-      if (!isWritable(shared_)) return;
+      if (!isWritable(shared_)) {
+        if (!stuckSince_) stuckSince_ = Clock::now();
+        return;
+      }
       n = ::write(shared_, data, std::min<size_t>(bytes, PIPE_BUF));
     }
+    if (n > 0) stuckSince_.reset();
     if (n >= 0) {
       written_ += static_cast<size_t>(n);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!stuckSince_) stuckSince_ = Clock::now();
       return;
     } else if (errno != EINTR) {
       closed_ = true;
@@ -71,6 +85,11 @@ void Terminal::writeSome() {
   }
   buffer_.clear();
   written_ = 0;
+  stuckSince_.reset();
+  if (const size_t lines = std::exchange(leftOutLines_, 0); lines > 0) {
+    appendOwn(absl::StrCat("farhop: ", lines, " lines were left out here while nobody read; the logs have them\n"));
+    writeSome();
+  }
 }
 
 bool Terminal::same(int a, int b) {

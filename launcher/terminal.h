@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstddef>
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -18,11 +20,17 @@ namespace farhop::launcher {
 
 class Terminal {
  public:
-  explicit Terminal(int fd);
+  // A reader that takes nothing for this long no longer holds the trainers up: what does not fit is left out here (the logs
+  // have it), and a line says how much when it reads again.
+  static constexpr std::chrono::milliseconds kPatience{10'000};
+
+  explicit Terminal(int fd, std::chrono::milliseconds patience = kPatience);
 
   // Queues text. Never blocks and never refuses: readers of trainers' output ask full() first.
   void append(absl::string_view text);
-  bool full() const { return pendingBytes() >= kHighWaterBytes; }
+  // The launcher's own words, which are never left out.
+  void appendOwn(absl::string_view text);
+  bool full() const { return pendingBytes() >= kHighWaterBytes && !leavesOut(); }
   size_t pendingBytes() const { return buffer_.size() - written_; }
   bool pending() const { return pendingBytes() > 0; }
 
@@ -39,11 +47,16 @@ class Terminal {
  private:
   static constexpr size_t kHighWaterBytes = size_t{256} << 10;
 
+  bool leavesOut() const { return stuckSince_ && Clock::now() - *stuckSince_ >= patience_; }
+
+  const std::chrono::milliseconds patience_;
   int shared_;
   FileDescriptor own_;  // the same terminal or pipe, opened non-blocking
   bool socket_ = false;
   bool colored_ = false;
   bool closed_ = false;
+  std::optional<Clock::time_point> stuckSince_;  // nothing could be written since
+  size_t leftOutLines_ = 0;
   std::string buffer_;
   size_t written_ = 0;
 };

@@ -67,10 +67,14 @@ absl::StatusOr<std::vector<int>> GraphStore::assign(int machines) const {
                                                    machines, " or more"));
   }
   std::vector<int> owners;
-  for (int m = 0; m < machines; ++m) {
-    owners.insert(owners.end(), static_cast<size_t>(parts / machines + (m < parts % machines ? 1 : 0)), m);
-  }
+  for (int k = 0; k < parts; ++k) owners.push_back(machineOfPartition(k, parts, machines));
   return owners;
+}
+
+int machineOfPartition(int partition, int partitions, int machines) {
+  const int share = partitions / machines, larger = partitions % machines;
+  const int inLarger = larger * (share + 1);
+  return partition < inLarger ? partition / (share + 1) : larger + (partition - inLarger) / share;
 }
 
 absl::StatusOr<RelationShard> GraphStore::openRelation(int partition, int relation,

@@ -188,4 +188,7 @@ class GraphStore {
   mutable std::map<std::string, NpyArray> globals_;  // by path; guarded by mutex_
 };
 
+// The machine that serves a partition: contiguous shares, first machines take the remainder. 1 <= machines <= partitions.
+int machineOfPartition(int partition, int partitions, int machines);
+
 }  // namespace farhop::partition

@@ -57,19 +57,19 @@ absl::StatusOr<FileDescriptor> lockDirectory(const std::string& path) {
   return absl::UnavailableError(absl::StrCat(path, " comes and goes; other runs write the same store"));
 }
 
-absl::Status checkReplaceable(const std::string& directory, bool force) {
+absl::Status checkReplaceable(const std::string& directory, bool force, const StagedKind& kind) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(directory, error);
   if (!fs::exists(status)) return absl::OkStatus();
   if (fs::is_directory(status) && fs::is_empty(directory, error) && !error) return absl::OkStatus();
-  if (!fs::is_directory(status) || !pathExists(absl::StrCat(directory, "/", kManifestFile))) {
+  if (!fs::is_directory(status) || !pathExists(absl::StrCat(directory, "/", kind.markerFile))) {
     return absl::FailedPreconditionError(
-        absl::StrCat(directory, " exists and is no graph store (no ", kManifestFile,
+        absl::StrCat(directory, " exists and is no ", kind.name, " (no ", kind.markerFile,
                      "); it is not touched. Choose another name or remove it"));
   }
   if (!force) {
     return absl::AlreadyExistsError(
-        absl::StrCat(directory, " is a graph store already; --force replaces it"));
+        absl::StrCat(directory, " is a ", kind.name, " already; --force replaces it"));
   }
   return absl::OkStatus();
 }
@@ -86,15 +86,17 @@ absl::Status syncTree(const std::string& root) {
 
 }  // namespace
 
-absl::StatusOr<StagedDirectory> StagedDirectory::create(const std::string& directory, bool force) {
+absl::StatusOr<StagedDirectory> StagedDirectory::create(const std::string& directory, bool force,
+                                                        StagedKind kind) {
   const auto [parent, name] = splitPathName(directory);
   if (name.empty() || name == "." || name == "..") {
-    return absl::InvalidArgumentError(absl::StrCat("'", directory, "' is no name for a store's directory"));
+    return absl::InvalidArgumentError(absl::StrCat("'", directory, "' is no name for the directory of a ", kind.name));
   }
   StagedDirectory staged;
   staged.final_ = absl::StrCat(parent, "/", name);
   staged.force_ = force;
-  FARHOP_RETURN_IF_ERROR(checkReplaceable(staged.final_, force));
+  staged.kind_ = std::move(kind);
+  FARHOP_RETURN_IF_ERROR(checkReplaceable(staged.final_, force, staged.kind_));
   FARHOP_RETURN_IF_ERROR(makeDirectories(parent));
   const std::string partial = absl::StrCat(parent, "/.", name, ".partial");
   FARHOP_ASSIGN_OR_RETURN(staged.lock_, lockDirectory(partial));
@@ -106,6 +108,7 @@ StagedDirectory::StagedDirectory(StagedDirectory&& other) noexcept
     : final_(std::move(other.final_)),
       temporary_(std::exchange(other.temporary_, std::string())),
       force_(other.force_),
+      kind_(std::move(other.kind_)),
       lock_(std::move(other.lock_)) {}
 
 StagedDirectory::~StagedDirectory() {
@@ -115,7 +118,7 @@ StagedDirectory::~StagedDirectory() {
 absl::Status StagedDirectory::sync() const { return syncTree(temporary_); }
 
 absl::Status StagedDirectory::commit() {
-  FARHOP_RETURN_IF_ERROR(checkReplaceable(final_, force_));
+  FARHOP_RETURN_IF_ERROR(checkReplaceable(final_, force_, kind_));
   const std::string parent = splitPathName(final_).first;
   // A rename onto a missing or empty directory is atomic.
   if (::rename(temporary_.c_str(), final_.c_str()) == 0) {

@@ -6,18 +6,25 @@
 
 #include "base/socket.h"
 #include "base/status.h"
+#include "partition/layout.h"
 
 namespace farhop::partition {
+
+// What kind of directory it is: the file by which a finished one is known, and what messages call it.
+struct StagedKind {
+  std::string markerFile = kManifestFile;
+  std::string name = "graph store";
+};
 
 // Not thread-safe. Destroyed without commit(), it removes what was written. A process that dies leaves ".NAME.partial"
 // behind, which the next create() for the same name takes over as it is (a lock on the directory tells the dead from
 // the living).
 class StagedDirectory {
  public:
-  // `directory` is the final name. AlreadyExists when there is a store and not `force`; FailedPrecondition
-  // when there is something else than a store or an empty directory, which no option replaces, and when another run is
-  // writing a store of that name.
-  static absl::StatusOr<StagedDirectory> create(const std::string& directory, bool force);
+  // `directory` is the final name. AlreadyExists when there is one of this kind and not `force`; FailedPrecondition
+  // when there is something else than that or an empty directory, which no option replaces, and when another run is
+  // writing one of that name.
+  static absl::StatusOr<StagedDirectory> create(const std::string& directory, bool force, StagedKind kind = {});
   StagedDirectory(StagedDirectory&& other) noexcept;
   StagedDirectory& operator=(StagedDirectory&&) = delete;
   ~StagedDirectory();
@@ -36,6 +43,7 @@ class StagedDirectory {
   std::string final_;
   std::string temporary_;  // empty once committed
   bool force_ = false;
+  StagedKind kind_;
   FileDescriptor lock_;
 };
 

@@ -48,6 +48,8 @@ class BulkDevice {
 
   virtual std::string provider() const = 0;
   virtual std::string address() const = 0;
+  // Whether the network reads and writes a peer's memory by itself, without a thread of the peer's.
+  virtual bool isOneSided() const { return false; }
   // How many transfers may be posted and not complete.
   virtual size_t maxPosted() const = 0;
   // Makes a peer known; returns its address for people.
@@ -65,6 +67,8 @@ class BulkDevice {
   virtual void wait(int timeoutMs) = 0;
   virtual void wake() = 0;
 
+  // Takes no more connections from peers; those that exist stay.
+  virtual absl::Status stopListening() { return absl::OkStatus(); }
   // Closes the connection to a peer. True: nothing of that peer's touches memory here any more, nor do own
   // transfers to it.
   virtual bool dropPeer(int peer) = 0;

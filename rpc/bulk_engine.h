@@ -25,6 +25,7 @@ class BulkEngine : public BulkTransport {
   ~BulkEngine() override { close(absl::CancelledError("the bulk transport was closed")); }
 
   std::string provider() const override { return device_->provider(); }
+  bool isOneSided() const override { return device_->isOneSided(); }
   std::string address() const override { return address_; }
   void onArrival(Arrival callback) override {
     std::lock_guard lock(mutex_);
@@ -46,6 +47,7 @@ class BulkEngine : public BulkTransport {
     wakeThread();  // to learn of the deadline
   }
   void failPeer(int peer, absl::Status reason) override;
+  void stopListening(Done done) override;
   BulkTraffic traffic() const override {
     std::lock_guard lock(mutex_);
     return traffic_;
@@ -93,6 +95,7 @@ class BulkEngine : public BulkTransport {
   bool postWaiting();
   bool postOne(Peer& peer, int number);
   void dropRequestedPeers();
+  void stopListeningIfAsked();
   void failWaiting(int number, const absl::Status& reason);
   void dropPeer(int number, const absl::Status& reason);
   void expire(Clock::time_point now);
@@ -115,6 +118,7 @@ class BulkEngine : public BulkTransport {
   bool connected_ = false;          // guarded by mutex_
   bool stopping_ = false;           // guarded by mutex_
   absl::Status closeReason_;        // guarded by mutex_
+  std::vector<Done> listeningEnds_;  // guarded by mutex_; who asked for it
   Arrival arrival_;                 // guarded by mutex_; constant after connect()
   BulkTraffic traffic_;             // guarded by mutex_
   std::vector<Peer> peers_;         // see Peer

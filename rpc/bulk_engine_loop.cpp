@@ -19,6 +19,7 @@ void BulkEngine::run() {
     }
     bool busy = takeSubmitted();
     dropRequestedPeers();
+    stopListeningIfAsked();
     busy |= handleCompletions();
     const auto now = Clock::now();
     if (now >= nextDeadline_) expire(now);
@@ -179,6 +180,17 @@ void BulkEngine::dropRequestedPeers() {
   for (const auto& [number, reason] : requested) dropPeer(number, reason);
 }
 
+void BulkEngine::stopListeningIfAsked() {
+  std::vector<Done> asked;
+  {
+    std::lock_guard lock(mutex_);
+    asked.swap(listeningEnds_);
+  }
+  if (asked.empty()) return;
+  const absl::Status status = device_->stopListening();
+  for (Done& done : asked) done(status);
+}
+
 void BulkEngine::failWaiting(int number, const absl::Status& reason) {
   Peer& peer = peers_[static_cast<size_t>(number)];
   Queue unsent = std::exchange(peer.waiting, {});
@@ -254,8 +266,10 @@ void BulkEngine::expire(Clock::time_point now) {
 
 void BulkEngine::failEverything(const absl::Status& reason) {
   std::vector<Transfer> all;
+  std::vector<Done> asked;
   {
     std::lock_guard lock(mutex_);
+    asked.swap(listeningEnds_);
     for (Peer& peer : peers_) {
       for (Queue* queue : {&peer.waiting, &peer.submitted}) {
         for (Transfer& transfer : *queue) all.push_back(std::move(transfer));
@@ -267,6 +281,7 @@ void BulkEngine::failEverything(const absl::Status& reason) {
   for (auto& [id, posted] : posted_) all.push_back(std::move(posted.transfer));
   posted_.clear();
   for (Transfer& transfer : all) end(std::move(transfer), reason);
+  for (Done& done : asked) done(reason);
 }
 
 }  // namespace farhop::rpc

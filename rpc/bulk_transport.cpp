@@ -140,6 +140,23 @@ void BulkEngine::failPeer(int peer, absl::Status reason) {
   wakeThread();
 }
 
+void BulkEngine::stopListening(Done done) {
+  absl::Status closed;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) {
+      closed = closeReason_;
+    } else {
+      listeningEnds_.push_back(std::move(done));
+    }
+  }
+  if (closed.ok()) {
+    wakeThread();
+  } else {
+    done(closed);
+  }
+}
+
 void BulkEngine::close(absl::Status reason) {
   if (reason.ok()) reason = absl::CancelledError("the bulk transport was closed");
   {

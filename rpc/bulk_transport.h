@@ -109,6 +109,8 @@ class BulkTransport {
 
   // "tcp;ofi_rxm", "in process", ...
   virtual std::string provider() const = 0;
+  // Whether a peer's memory is read and written by the network alone, without a thread of the peer's: RDMA hardware.
+  virtual bool isOneSided() const = 0;
   // Opaque bytes by which the group's other processes reach this one.
   virtual std::string address() const = 0;
   // Set before connect().
@@ -142,6 +144,10 @@ class BulkTransport {
   // Gives a peer up: its transfers fail with `reason`, the connection is closed, its grants end as soon as it
   // provably touches nothing any more (at once with most providers, else at close()).
   virtual void failPeer(int peer, absl::Status reason) = 0;
+
+  // Closes the port that peers connect to. Once all have met (bulk_meeting.h): a connection that breaks afterwards is
+  // not made again. Where the provider has no port of its own there is nothing to close.
+  virtual void stopListening(Done done) = 0;
 
   virtual BulkTraffic traffic() const = 0;
 

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/socket.h"
 #include "rpc/fabric_address.h"
+#include "rpc/fabric_listener.h"
 #include "rpc/fabric_objects.h"
 
 namespace farhop::rpc {
@@ -39,6 +40,7 @@ class FabricDevice : public BulkDevice {
 
   std::string provider() const override { return providerName(*info_); }
   std::string address() const override { return encodeFabricAddress(own_); }
+  bool isOneSided() const override { return isOneSidedProvider(provider()); }
   size_t maxPosted() const override { return maxPosted_; }
   absl::StatusOr<std::string> addPeer(int peer, const std::string& address) override;
   absl::StatusOr<DeviceRegion> registerMemory(std::span<std::byte> memory, BulkAccess access) override {
@@ -49,6 +51,7 @@ class FabricDevice : public BulkDevice {
   void poll(std::vector<DeviceCompletion>* completions) override;
   void wait(int timeoutMs) override;
   void wake() override;
+  absl::Status stopListening() override;
   bool dropPeer(int peer) override;
   bool unregisteringIsFinal() const override { return !isOverSockets_ && provider() != "shm"; }
   void close() override;
@@ -311,6 +314,14 @@ bool FabricDevice::dropPeer(int peer) {
     freeSlots_.push_back(&slot);
   }
   return true;
+}
+
+// Others than those over sockets take connections from those alone that speak their protocol.
+absl::Status FabricDevice::stopListening() {
+  if (!isOverSockets_) return absl::OkStatus();
+  FARHOP_ASSIGN_OR_RETURN(const int closed, closeListenersOn(own_.name));
+  if (closed == 0) return absl::NotFoundError(absl::StrCat("found no port of the ", provider(), " endpoint to close"));
+  return absl::OkStatus();
 }
 
 void FabricDevice::close() { objects_.endpoint.reset(); }

@@ -28,13 +28,18 @@ absl::Status refused(const FabricLibrary& library, const std::string& provider, 
   return absl::ResourceExhaustedError(absl::StrCat(
       status.message(), "; registered memory is locked, and this process may lock ",
       limit.rlim_cur == RLIM_INFINITY ? "any amount" : absl::StrCat(limit.rlim_cur, " bytes"),
-      " (RLIMIT_MEMLOCK): raise it with ulimit -l, LimitMEMLOCK= of the service, or /etc/security/limits.conf"));
+      " (RLIMIT_MEMLOCK): raise it with ulimit -l, LimitMEMLOCK= of the service, or memlock in /etc/security/limits.conf; "
+      "FARHOP_FABRIC=tcp locks none"));
 }
 
 }  // namespace
 
 bool isSocketProvider(const std::string& name) {
   return name.starts_with("tcp") || name.starts_with("net") || name.starts_with("sockets") || name.starts_with("udp");
+}
+
+bool isOneSidedProvider(const std::string& name) {
+  return name.starts_with("verbs") || name.starts_with("efa") || name.starts_with("cxi");
 }
 
 absl::StatusOr<FabricObjects> openFabricObjects(const FabricLibrary& library, fi_info* info, size_t queueEntries) {

@@ -40,6 +40,9 @@ struct FabricObjects {
 // has begun.
 bool isSocketProvider(const std::string& name);
 
+// Whether a provider's hardware reads a peer's memory without the peer's processor.
+bool isOneSidedProvider(const std::string& name);
+
 absl::StatusOr<FabricObjects> openFabricObjects(const FabricLibrary& library, fi_info* info, size_t queueEntries);
 absl::StatusOr<std::string> endpointName(const FabricLibrary& library, const FabricObjects& objects);
 

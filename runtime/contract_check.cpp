@@ -104,6 +104,7 @@ absl::Status checkContract(const LaunchContract& contract) {
   FARHOP_RETURN_IF_ERROR(checkPlace(contract, names));
   FARHOP_RETURN_IF_ERROR(checkPorts(contract, names));
   FARHOP_RETURN_IF_ERROR(checkWords(contract, names));
+  FARHOP_RETURN_IF_ERROR(checkRange("start.width", contract.start.width, 1, kMaxProcsPerMachine));
   const int64_t stepMs = contract.start.sleepStep.count();
   return checkRange("start.sleepStep (ms)", stepMs, 0, kMaxSleepMs);
 }

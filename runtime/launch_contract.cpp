@@ -85,13 +85,22 @@ absl::StatusOr<std::string> randomToken() {
   return token;
 }
 
-// FARHOP_START and FARHOP_GRAPH, which any kind of start may set.
+// FARHOP_START, FARHOP_GRAPH, FARHOP_BIND and FARHOP_MEMORY_ESTIMATE, which any kind of start may set.
 absl::Status readSettings(const Variables& variables, LaunchContract& contract) {
   contract.graph = variables.find(kEnvGraph).value_or("");
   if (const auto start = variables.find(kEnvStart)) {
     absl::StatusOr<StartMode> mode = parseStartMode(*start);
     if (!mode.ok()) return annotate(mode.status(), kEnvStart);
     contract.start = *mode;
+  }
+  if (const auto bind = variables.find(kEnvBind)) {
+    absl::StatusOr<BindingChoice> choice = parseBindingChoice(*bind);
+    if (!choice.ok()) return annotate(choice.status(), kEnvBind);
+    contract.binding = *choice;
+  }
+  if (const auto bytes = variables.find(kEnvMemoryEstimate)) {
+    FARHOP_ASSIGN_OR_RETURN(contract.memoryEstimateBytes,
+                            Variables::parse(kEnvMemoryEstimate, *bytes, 0, uint64_t{1} << 50));
   }
   return absl::OkStatus();
 }
@@ -265,7 +274,12 @@ absl::StatusOr<LaunchContract> readPlace(const Variables& variables) {
 
 absl::StatusOr<StartMode> parseStartMode(const std::string& text) {
   if (text == "gate") return StartMode{};
-  constexpr char kPrefix[] = "sleep:";
+  constexpr char kGate[] = "gate:", kPrefix[] = "sleep:";
+  if (text.rfind(kGate, 0) == 0) {
+    const auto width = Variables::parse("start mode gate's width", text.substr(sizeof(kGate) - 1), 1, kMaxProcsPerMachine);
+    if (!width.ok()) return width.status();
+    return StartMode{true, {}, static_cast<int>(*width)};
+  }
   double seconds = 0;
   if (text.rfind(kPrefix, 0) == 0) {
     const std::string number = text.substr(sizeof(kPrefix) - 1);
@@ -276,11 +290,11 @@ absl::StatusOr<StartMode> parseStartMode(const std::string& text) {
     }
   }
   return invalid(absl::StrCat("start mode '", text.substr(0, 100),
-                              "': it must be gate, or sleep:SECONDS with 0 to 86400 seconds"));
+                              "': it must be gate, gate:WIDTH, or sleep:SECONDS with 0 to 86400 seconds"));
 }
 
 std::string formatStartMode(const StartMode& mode) {
-  if (mode.gate) return "gate";
+  if (mode.gate) return mode.width == 1 ? "gate" : absl::StrCat("gate:", mode.width);
   const int64_t ms = mode.sleepStep.count();
   if (ms % 1000 == 0) return absl::StrCat("sleep:", ms / 1000);
   return absl::StrFormat("sleep:%d.%03d", ms / 1000, ms % 1000);
@@ -319,6 +333,7 @@ std::map<std::string, std::string> launchEnvironment(const LaunchContract& contr
       {kEnvJobId, contract.jobId},
       {kEnvJobToken, contract.token},
       {kEnvStart, formatStartMode(contract.start)},
+      {kEnvBind, formatBindingChoice(contract.binding)},
       {"RANK", std::to_string(contract.worldRank())},
       {"WORLD_SIZE", std::to_string(contract.worldSize())},
       {"LOCAL_RANK", std::to_string(contract.proc)},
@@ -329,6 +344,7 @@ std::map<std::string, std::string> launchEnvironment(const LaunchContract& contr
   if (contract.masterPort != 0) {
     result["MASTER_PORT"] = std::to_string(contract.masterPort + contract.procsPerMachine);
   }
+  if (contract.memoryEstimateBytes > 0) result[kEnvMemoryEstimate] = std::to_string(contract.memoryEstimateBytes);
   if (!contract.graph.empty()) result[kEnvGraph] = contract.graph;
   if (contract.masterFd >= 0) result[kEnvMasterFd] = std::to_string(contract.masterFd);
   if (contract.launcherFd >= 0) result[kEnvLauncherFd] = std::to_string(contract.launcherFd);

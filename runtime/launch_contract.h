@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "runtime/binding_choice.h"
 
 namespace farhop::runtime {
 
@@ -24,6 +25,8 @@ inline constexpr char kEnvMasterPort[] = "FARHOP_MASTER_PORT";
 inline constexpr char kEnvJobId[] = "FARHOP_JOB_ID";
 inline constexpr char kEnvJobToken[] = "FARHOP_JOB_TOKEN";
 inline constexpr char kEnvStart[] = "FARHOP_START";
+// Bytes that a process is going to need for itself; the start gate waits until so many are free.
+inline constexpr char kEnvMemoryEstimate[] = "FARHOP_MEMORY_ESTIMATE";
 inline constexpr char kEnvGraph[] = "FARHOP_GRAPH";
 // Number of an inherited, listening socket on master_port + proc, for machine 0's processes. Optional, and no
 // part of the set that must be complete.
@@ -38,6 +41,9 @@ inline constexpr char kNeverCameAdvice[] =
     "it did not start, died before, or waits itself: see its log (with farhop run, or srun --kill-on-bad-exit=1, a death "
     "ends the start at once)";
 
+// With which a trainer ends that has stopped because it was asked to: no failure, and no end either.
+inline constexpr int kStoppedExitCode = 75;
+
 inline constexpr int kMaxMachines = 65'536;
 inline constexpr int kMaxProcsPerMachine = 1'024;
 
@@ -48,10 +54,11 @@ inline constexpr int kSlurmEndPort = 32'768;
 inline constexpr int kSlurmPortAttempts = 4;
 
 struct StartMode {
-  bool gate = true;                        // group i starts when group i-1 is ready
+  bool gate = true;                        // group i starts when group i-width is ready
   std::chrono::milliseconds sleepStep{0};  // with gate == false: process p sleeps sleepStep * p
+  int width = 1;                           // with gate: groups that start at once
 };
-// "gate" or "sleep:SECONDS" (decimal seconds, from 0 to 86,400; whole milliseconds are kept).
+// "gate", "gate:WIDTH" (1 to 1,024) or "sleep:SECONDS" (decimal seconds, from 0 to 86,400; whole milliseconds are kept).
 absl::StatusOr<StartMode> parseStartMode(const std::string& text);
 std::string formatStartMode(const StartMode& mode);
 
@@ -66,6 +73,8 @@ struct LaunchContract {
   std::string jobId;
   std::string token;
   StartMode start;
+  BindingChoice binding;
+  uint64_t memoryEstimateBytes = 0;  // of memory that is this process's alone, for which the gate waits; 0: it does not
   std::string graph;  // may be empty
   int masterFd = -1;  // -1: none; checked to be a number only; whether it is a listening socket is for its user to see
   int launcherFd = -1;  // likewise
@@ -84,8 +93,8 @@ absl::Status checkContract(const LaunchContract& contract);
 using EnvironmentReader = std::function<std::optional<std::string>(const std::string&)>;
 EnvironmentReader processEnvironment();
 
-// ARCHITECTURE.md, "Launch contract": a complete FARHOP_* set (all but FARHOP_START, FARHOP_GRAPH,
-// FARHOP_MASTER_FD and FARHOP_LAUNCHER_FD, which are optional everywhere), else a Slurm step, else a single process. An empty
+// ARCHITECTURE.md, "Launch contract": a complete FARHOP_* set (all but FARHOP_START, FARHOP_GRAPH, FARHOP_BIND,
+// FARHOP_MEMORY_ESTIMATE, FARHOP_MASTER_FD and FARHOP_LAUNCHER_FD, which are optional everywhere), else a Slurm step, else a single process. An empty
 // variable counts as unset. A half-set or inconsistent FARHOP_* set, a non-number, a rank out of range or an
 // unequal Slurm step is InvalidArgument naming the variable and what it should be; so is a WORLD_SIZE above 1
 // when neither FARHOP_* nor a Slurm step is there, since each process would then train alone.

@@ -52,6 +52,11 @@ LauncherWatch::~LauncherWatch() {
   thread_.join();
 }
 
+void LauncherWatch::tell(const StageReached& stage) {
+  const std::string message = encodeStageNews(stage);
+  (void)!::send(fd_.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 void LauncherWatch::run() {
   setThreadName("farhop/launcher");
   for (;;) {

@@ -37,6 +37,9 @@ class LauncherWatch {
   LauncherWatch(const LauncherWatch&) = delete;
   LauncherWatch& operator=(const LauncherWatch&) = delete;
 
+  // Tells the launcher how far this process has come; not worth waiting for where it does not read.
+  void tell(const StageReached& stage);
+
   // All processes of the job have met: one that ends with exit code 0 from now on has left.
   void noteAllReady() { allReady_.store(true); }
 

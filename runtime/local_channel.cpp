@@ -24,12 +24,6 @@ constexpr std::chrono::milliseconds kOthersTimeout{500};
 
 }  // namespace
 
-bool sameUser(int fd) {
-  ucred credentials{};
-  socklen_t size = sizeof(credentials);
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 && credentials.uid == ::geteuid();
-}
-
 std::string placeOfPeer(int fd) {
   ucred credentials{};
   socklen_t size = sizeof(credentials);

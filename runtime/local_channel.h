@@ -28,9 +28,6 @@
 
 namespace farhop::runtime {
 
-// Whether the other end of an abstract socket, which has no permissions of its own, runs as the same user.
-bool sameUser(int fd);
-
 // "pid 4711 on node7": where the process at the other end of a local socket runs.
 std::string placeOfPeer(int fd);
 

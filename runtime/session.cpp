@@ -1,5 +1,6 @@
 #include "runtime/session.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -40,7 +41,7 @@ std::string megabytes(uint64_t bytes) { return absl::StrCat(bytes / 1'000'000, "
 }  // namespace
 
 Session::Session(const LaunchContract& contract, const SessionOptions& options)
-    : contract_(contract), options_(options), uncaught_(std::uncaught_exceptions()) {
+    : contract_(contract), options_(options), uncaught_(std::uncaught_exceptions()), board_(contract) {
   times_.begin = begin_;
 }
 
@@ -60,13 +61,18 @@ absl::Status Session::run(Deadline deadline) {
   // First of the listeners: the others are to know before collectives close their connections.
   if (contract_.numMachines > 1 && wantsBulk(options_.fabric)) {
     // First: it sets what the library reads from the environment.
-    FARHOP_RETURN_IF_ERROR(rpc::loadFabric());
+    const absl::Status loaded = rpc::loadFabric();
+    if (insistsOnBulk(options_.fabric)) FARHOP_RETURN_IF_ERROR(loaded);
     mark(&StageTimes::fabricSeconds);
   }
   listenerId_ = monitor_.addListener([this](const absl::Status& failure) { onFailure(failure); });
   FARHOP_RETURN_IF_ERROR(keepMasterSocket());
   FARHOP_ASSIGN_OR_RETURN(launcher_, LauncherWatch::open(contract_, &monitor_));
+  FARHOP_ASSIGN_OR_RETURN(step_, StepWatch::open(contract_, &monitor_));
+  openStatus();
   if (options_.bind) bind();
+  // For the threads of channel, agent and mesh.
+  const ScopedThreadBinding service(serviceProcessors_);
   mark(&StageTimes::boundSeconds);
   FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<LocalChannel> channel, LocalChannel::open(contract_, &monitor_, deadline));
   {
@@ -88,15 +94,18 @@ absl::Status Session::run(Deadline deadline) {
   closer_ = std::thread([this] { closeAfterFailure(); });
   mark(&StageTimes::channelSeconds);
 
+  board_.enter(ProcessState::kWaiting);
   // Before the gate, so that a process that dies behind it is missed by its group as well.
   FARHOP_RETURN_IF_ERROR(group_->meet(deadline));
   StartGateOptions gate;
-  gate.memoryEstimateBytes = options_.memoryEstimateBytes;
+  gate.memoryEstimateBytes = std::max(contract_.memoryEstimateBytes, options_.memoryEstimateBytes);
   FARHOP_RETURN_IF_ERROR(passStartGate(contract_, *channel_, monitor_, gate, deadline));
   mark(&StageTimes::gateSeconds);
+  board_.enter(ProcessState::kConnecting);
   rpc::reachStage("gate/passed");
   FARHOP_RETURN_IF_ERROR(group_->join(deadline));
   mark(&StageTimes::readySeconds);
+  board_.enter(ProcessState::kReady);
   channel_->announceReady();
 
   FARHOP_RETURN_IF_ERROR(channel_->waitAllReady(deadline));
@@ -123,11 +132,27 @@ absl::Status Session::keepMasterSocket() {
   return absl::OkStatus();
 }
 
+// Nothing here is worth failing for either: a job trains as well without being watched.
+void Session::openStatus() {
+  if (launcher_ != nullptr) {
+    board_.setOnEnter([launcher = launcher_](const ProcessStatus& status) {
+      launcher->tell({status.machine, status.proc, status.state, status.upSeconds, status.peakBytes});
+    });
+  }
+  auto server = StatusServer::open(contract_, &board_);
+  if (server.ok()) {
+    statusServer_ = *std::move(server);
+  } else {
+    FARHOP_LOG(WARNING) << "`farhop ps` will not see this process: " << server.status().message();
+  }
+}
+
 // A process runs unbound as well, only slower: nothing here is worth failing for.
 void Session::bind() {
+  const BindingChoice& choice = contract_.binding;
   absl::StatusOr<Topology> topology = Topology::ofThisMachine();
   absl::StatusOr<BindingPlan> plan =
-      topology.ok() ? planBinding(*topology, contract_.procsPerMachine, contract_.proc) : topology.status();
+      topology.ok() ? planBinding(*topology, contract_.procsPerMachine, contract_.proc, choice) : topology.status();
   if (!plan.ok()) {
     FARHOP_LOG(WARNING) << "not bound to any cores: " << plan.status().message();
     return;
@@ -139,10 +164,12 @@ void Session::bind() {
   computeThreads_ = plan->computeThreads;
   samplerThreads_ = plan->samplerThreads;
   // A single process keeps what it was given: it has all of it.
-  if (contract_.procsPerMachine == 1) return;
-  if (const absl::Status status = applyBinding(*plan); !status.ok()) {
+  if (choice.to == BindTo::kNone || (contract_.procsPerMachine == 1 && !plan->split)) return;
+  if (const absl::Status status = applyBinding(plan->computeProcessors); !status.ok()) {
     FARHOP_LOG(WARNING) << "not bound to any cores: " << status.message();
+    return;
   }
+  if (plan->split) serviceProcessors_ = plan->serviceProcessors;
 }
 
 // On whichever thread noticed: everyone else first, then those who wait in this process. (Collectives and the
@@ -182,6 +209,7 @@ void Session::closeAfterFailure() {
 absl::Status Session::leave(Deadline deadline) {
   if (closed_) return absl::FailedPreconditionError("the session has been left before");
   mark(&StageTimes::leavingSeconds);
+  board_.enter(ProcessState::kLeaving);
   absl::Status status = monitor_.failed() ? monitor_.status() : farewell(deadline);
   // Whoever waits here may see a loss before the monitor has heard of it; the others are to hear of it in any case.
   // That somebody is late is no loss.
@@ -235,7 +263,10 @@ void Session::close(const absl::Status& reason) {
   }
   wake_.notify_all();
   if (closer_.joinable()) closer_.join();
+  statusServer_.reset();
+  board_.setOnEnter({});
   launcher_.reset();
+  step_.reset();
   if (group_) group_->close(reason);
   if (collectives_) collectives_->interrupt();
   // Last: what it had to tell is told, and the machine's others see this process end.

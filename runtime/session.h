@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/metrics.h"
@@ -24,6 +25,8 @@
 #include "runtime/launch_contract.h"
 #include "runtime/launcher_watch.h"
 #include "runtime/local_channel.h"
+#include "runtime/status_board.h"
+#include "runtime/step_watch.h"
 #include "runtime/worker_group.h"
 
 namespace farhop::runtime {
@@ -34,9 +37,9 @@ struct SessionOptions {
   std::chrono::milliseconds startTimeout{0};
   std::chrono::milliseconds leaveTimeout{30'000};
   std::chrono::milliseconds peerTimeout{10'000};  // silence after which a peer is lost
-  uint64_t memoryEstimateBytes = 0;               // what the start gate waits for; 0: nothing
-  bool bind = true;                               // to the process's share of the cores
-  std::string fabric;                             // FARHOP_FABRIC: the group's bulk transport; empty: none
+  uint64_t memoryEstimateBytes = 0;               // what the start gate waits for, where that is more than the contract's
+  bool bind = true;                               // as the contract says; false: whatever it says, nowhere
+  std::string fabric = "none";                    // FARHOP_FABRIC: the group's bulk transport; see wantsBulk()
 };
 
 // Seconds since start() was called, at which a stage was over; -1 while it is not.
@@ -69,14 +72,18 @@ class Session {
   const LaunchContract& contract() const { return contract_; }
   // Null with one machine.
   rpc::Agent* agent() const { return group_->agent(); }
-  // Null with one machine, and unless SessionOptions::fabric asks for one.
+  // Null with one machine, and where the group does without (SessionOptions::fabric).
   const GroupBulk* bulk() const { return group_->bulk(); }
   Collectives& collectives() { return *collectives_; }
   FailureMonitor& failure() { return monitor_; }
   Metrics& metrics() { return metrics_; }
   int computeThreads() const { return computeThreads_; }
   int samplerThreads() const { return samplerThreads_; }
+  // Where threads are to be started that sample or communicate (ScopedThreadBinding); empty: anywhere.
+  const std::vector<int>& serviceProcessors() const { return serviceProcessors_; }
   StageTimes times() const;
+  // What `farhop ps` shows of this process; loaders note their progress there.
+  StatusBoard& board() { return board_; }
 
   // The counted farewell: waits until every process of the job leaves, then until every request is answered.
   // OK, the recorded failure, or DeadlineExceeded; the session is closed in any case. Once.
@@ -91,6 +98,7 @@ class Session {
   absl::Status run(Deadline deadline);
   absl::Status keepMasterSocket();
   void bind();
+  void openStatus();
   void onFailure(const absl::Status& failure);
   void closeAfterFailure();
   absl::Status farewell(Deadline deadline);
@@ -106,12 +114,16 @@ class Session {
 
   Metrics metrics_;
   FailureMonitor monitor_;
-  std::unique_ptr<LauncherWatch> launcher_;    // null without a launcher
+  StatusBoard board_;
+  std::shared_ptr<LauncherWatch> launcher_;    // null without a launcher; the board's callback has it, too
+  std::unique_ptr<StepWatch> step_;            // null outside of Slurm's steps
+  std::unique_ptr<StatusServer> statusServer_;
   std::unique_ptr<LocalChannel> channel_;      // set once, under mutex_
   std::unique_ptr<Collectives> collectives_;
   std::unique_ptr<WorkerGroup> group_;         // set once, under mutex_
   int computeThreads_ = 1;
   int samplerThreads_ = 1;
+  std::vector<int> serviceProcessors_;
   int listenerId_ = -1;
   bool closed_ = false;
 

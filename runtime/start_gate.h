@@ -18,8 +18,8 @@ struct StartGateOptions {
   std::function<uint64_t()> availableBytes;    // availableMemoryBytes() where empty; 0: unknown
 };
 
-// Blocks until process contract.proc may start. Mode `gate`: process p-1 is ready (an error naming it when it
-// has died) and the memory estimate fits what is available. Mode `sleep:S`: S·p seconds have passed, whatever
+// Blocks until process contract.proc may start. Mode `gate`: process p - width is ready (an error naming it when
+// it has died) and the memory estimate of the up to `width` processes that start at once fits what is available. Mode `sleep:S`: S·p seconds have passed, whatever
 // the others do. A recorded failure ends the wait with that failure; DeadlineExceeded says what was waited
 // for: the process, or how many bytes were needed and available.
 absl::Status passStartGate(const LaunchContract& contract, const LocalChannel& channel, const FailureMonitor& monitor,

@@ -75,7 +75,7 @@ absl::Status WorkerGroup::join(Deadline deadline) {
   rpc::reachStage("group/listening");
   absl::StatusOr<std::vector<std::string>> addresses = exchangeAddresses(deadline);
   if (!addresses.ok()) return culpritOr(addresses.status());
-  if (wantsBulk(options_.fabric)) FARHOP_RETURN_IF_ERROR(culpritOr(makeBulk(deadline)));
+  FARHOP_RETURN_IF_ERROR(culpritOr(makeBulk(deadline)));
   FARHOP_RETURN_IF_ERROR(culpritOr(agent_->connect(*addresses, deadline)));
   rpc::reachStage("group/connected");
 
@@ -190,11 +190,17 @@ absl::Status WorkerGroup::makeAgent() {
 }
 
 absl::Status WorkerGroup::makeBulk(Deadline deadline) {
-  FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<GroupBulk> bulk,
-                          GroupBulk::open(contract_, options_.fabric, client_->localAddress(), peers_));
-  FARHOP_RETURN_IF_ERROR(bulk->connect(
-      [&](const std::string& key, const std::string& value) { return client_->set(key, value, deadline); },
-      [&](const std::string& key) { return lookUp(key, deadline); }));
+  GroupBulkOptions options;
+  options.machine = contract_.machine;
+  options.fabric = options_.fabric;
+  options.bindAddress = client_->localAddress();
+  options.peers = peers_;
+  options.deadline = deadline;
+  options.publish = [&](const std::string& key, const std::string& value) { return client_->set(key, value, deadline); };
+  options.lookUp = [&](const std::string& key) { return lookUp(key, deadline); };
+  options.failure = [this] { return monitor_->status(); };
+  if (!wantsBulk(options_.fabric)) return GroupBulk::decline(options);
+  FARHOP_ASSIGN_OR_RETURN(std::unique_ptr<GroupBulk> bulk, GroupBulk::meet(options));
   rpc::reachStage("group/bulk");
   std::lock_guard lock(mutex_);
   if (closed_) return absl::CancelledError("the worker group is closed");

@@ -35,7 +35,7 @@ struct WorkerGroupOptions {
   std::chrono::milliseconds peerTimeout{10'000};
   int servingThreads = 1;
   // FARHOP_FABRIC: which bulk transport the group opens; see wantsBulk().
-  std::string fabric;
+  std::string fabric = "none";
 };
 
 // Thread-safe.
@@ -58,7 +58,7 @@ class WorkerGroup {
 
   // Null with one machine, and before join() has got that far.
   rpc::Agent* agent() const;
-  // Null unless it was asked for, and before join() has returned.
+  // Null where the group does without, and before join() has returned.
   const GroupBulk* bulk() const { return bulk_.get(); }
 
   // Tells the group's other processes of a failure (at most once, without waiting for anybody).

@@ -13,17 +13,21 @@ void sortExcluded(std::vector<ExcludedEdge>* edges) {
   edges->erase(std::unique(edges->begin(), edges->end(), same), edges->end());
 }
 
+void ExcludedBuckets::reset(size_t partitions) {
+  edges.resize(partitions);
+  for (std::vector<ExcludedEdge>& bucket : edges) bucket.clear();
+  rows.assign(partitions, 0);
+}
+
 void bucketExcluded(std::span<const ExcludedEdge> edges, uint32_t first, std::span<const uint16_t> partitionOfRow,
-                    std::vector<std::vector<ExcludedEdge>>* buckets) {
-  for (std::vector<ExcludedEdge>& bucket : *buckets) bucket.clear();
+                    ExcludedBuckets* buckets) {
   auto next = std::partition_point(edges.begin(), edges.end(), [&](const ExcludedEdge& e) { return e.row < first; });
-  std::vector<uint32_t> counts(buckets->size());
   for (size_t i = 0; i < partitionOfRow.size() && next != edges.end(); ++i) {
     const uint16_t partition = partitionOfRow[i];
     for (; next != edges.end() && next->row == first + i; ++next) {
-      (*buckets)[partition].push_back({0, counts[partition], next->source});
+      buckets->edges[partition].push_back({0, buckets->rows[partition], next->source});
     }
-    ++counts[partition];
+    ++buckets->rows[partition];
   }
 }
 

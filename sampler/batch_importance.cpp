@@ -15,7 +15,7 @@ constexpr uint64_t kVisitsTogether = uint64_t{1} << 22;
 
 Task<BatchSampler::Result> BatchSampler::sampleImportance(BatchRequest request, BatchWorkspace* work,
                                                           std::unique_ptr<SampledBatch> batch) const {
-  numberSeeds(request, work, batch.get());
+  numberSeeds(&request, work, batch.get());
   const ImportanceOptions& importance = *options_.importance;
   const uint64_t visitsPerNode = uint64_t{importance.walksPerNode} * (importance.plan.length + uint64_t{1});
   const uint32_t together = static_cast<uint32_t>(std::clamp<uint64_t>(

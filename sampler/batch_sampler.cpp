@@ -119,7 +119,7 @@ Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> BatchSampler::sample(BatchRe
   if (options_.walks) co_return co_await sampleWalks(std::move(request), workspace, std::move(batch));
   if (options_.importance) co_return co_await sampleImportance(std::move(request), workspace, std::move(batch));
   StageTimer stages(options_.stageClock);
-  numberSeeds(request, workspace, batch.get());
+  numberSeeds(&request, workspace, batch.get());
   for (size_t hop = 0; hop < options_.fanouts.size(); ++hop) {
     absl::Status drawn = bucketFrontiers(*batch, hop, workspace);
     if (drawn.ok()) drawn = checkFrontier(hop, *workspace);
@@ -174,8 +174,8 @@ absl::Status BatchSampler::checkRequest(const BatchRequest& request) const {
   if (!options_.disjoint) {
     return trees.empty() ? absl::OkStatus() : absl::InvalidArgumentError("trees need seeds that are disjoint");
   }
-  if (options_.walks || options_.importance || options_.subgraph == Subgraph::kInduced) {
-    return absl::InvalidArgumentError("walks, importance neighbours and induced subgraphs cannot be disjoint");
+  if (options_.walks || options_.importance) {
+    return absl::InvalidArgumentError("walks and importance neighbours cannot be disjoint");
   }
   const uint64_t seeds = request.seeds.size() + request.otherSeeds.size();
   if (!trees.empty() && trees.size() != seeds) {
@@ -188,37 +188,39 @@ absl::Status BatchSampler::checkRequest(const BatchRequest& request) const {
   return checkTrees(*graph_, count);
 }
 
-void BatchSampler::numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const {
+void BatchSampler::numberSeeds(BatchRequest* request, BatchWorkspace* work, SampledBatch* batch) const {
   batch->reset(work->numbering_.size(), numCsrs());
-  batch->epoch = request.epoch;
-  batch->step = request.step;
-  batch->number = request.number;
-  batch->seedType = request.seedType;
-  batch->seeds = request.seeds;
-  batch->treeTimes = request.treeTimes;
+  batch->epoch = request->epoch;
+  batch->step = request->step;
+  batch->number = request->number;
+  batch->seedType = request->seedType;
+  batch->otherType = request->otherType;
+  batch->seeds.swap(request->seeds);
+  batch->otherSeeds.swap(request->otherSeeds);
+  batch->treeTimes.swap(request->treeTimes);
   for (size_t type = 0; type < work->numbering_.size(); ++type) {
     work->numbering_[type].reset(options_.disjoint ? &work->treeNodes_[type] : &batch->nodes[type]);
   }
-  batch->otherType = request.otherType;
-  batch->otherSeeds = request.otherSeeds;
   uint32_t position = 0;  // of a seed among all
   const auto numberAll = [&](int type, const std::vector<uint64_t>& seeds, std::vector<uint32_t>* index) {
     index->reserve(seeds.size());
     for (uint64_t seed : seeds) {
-      const uint32_t tree = request.trees.empty() ? position : request.trees[position];
+      const uint32_t tree = request->trees.empty() ? position : request->trees[position];
       ++position;
       index->push_back(work->numbering_[type].number(options_.disjoint ? treeNode(tree, seed) : seed));
     }
   };
-  numberAll(request.seedType, request.seeds, &batch->seedIndex);
-  numberAll(request.otherType, request.otherSeeds, &batch->otherIndex);
-  for (const ExcludedPair& pair : request.excluded) {
-    batch->excluded.resize(graph_->schema().relations.size());
+  numberAll(batch->seedType, batch->seeds, &batch->seedIndex);
+  numberAll(batch->otherType, batch->otherSeeds, &batch->otherIndex);
+  if (!request->excluded.empty()) batch->excluded.resize(graph_->schema().relations.size());
+  for (const ExcludedPair& pair : request->excluded) {
     NodeNumbering& numbering = work->numbering_[graph_->schema().relations[pair.relation].destination];
     const uint32_t row = numbering.number(options_.disjoint ? treeNode(pair.tree, pair.destination) : pair.destination);
     batch->excluded[pair.relation].push_back({0, row, pair.source});
   }
   for (std::vector<ExcludedEdge>& edges : batch->excluded) sortExcluded(&edges);
+  request->excluded.swap(work->link.excluded);
+  request->trees.swap(work->link.trees);
   if (options_.disjoint) takeTreeNodes(work, batch);
   for (size_t type = 0; type < work->numbering_.size(); ++type) {
     batch->nodesByHop[type].push_back(work->numbering_[type].size());

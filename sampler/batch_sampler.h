@@ -12,6 +12,7 @@
 #include "rpc/agent.h"
 #include "sampler/batch_exclusion.h"
 #include "sampler/hop_plan.h"
+#include "sampler/link_workspace.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
 #include "sampler/relabel.h"
@@ -46,6 +47,8 @@ class BatchWorkspace {
  public:
   explicit BatchWorkspace(const PartitionedGraph& graph);
 
+  LinkWorkspace link;  // of batches of seed edges
+
  private:
   friend class BatchSampler;
 
@@ -56,6 +59,13 @@ class BatchWorkspace {
     std::shared_ptr<rpc::BytesSink> reply;
   };
 
+  struct InducingWorkspace {
+    PositionsByType positions;
+    std::vector<uint64_t> setSizes;         // [node type]
+    std::vector<SubgraphRequest> requests;  // [machine]
+    InducedEdges own;
+  };
+
   std::vector<NodeNumbering> numbering_;                     // [node type]
   std::vector<PodVector<uint64_t>> treeNodes_;               // [node type] what is numbered where seeds are disjoint
   std::vector<HopFrontier> frontiers_;                       // [node type]
@@ -64,6 +74,7 @@ class BatchWorkspace {
   std::vector<std::vector<DrawSlice>> slices_;               // [relation][partition]
   std::vector<Exchange> exchanges_;
   PositionSet positions_;
+  InducingWorkspace inducing_;
   WalkWorkspace walk_;
   NodeNumbering visited_;  // the nodes that one node's walks have visited
   std::vector<MachineMessage> messages_;
@@ -95,6 +106,7 @@ class BatchSampler {
 
  private:
   using Exchange = BatchWorkspace::Exchange;
+  using InducingWorkspace = BatchWorkspace::InducingWorkspace;
 
   using Result = absl::StatusOr<std::unique_ptr<SampledBatch>>;
 
@@ -106,13 +118,15 @@ class BatchSampler {
   absl::Status appendMostVisited(int64_t fanout, BatchWorkspace* work, SampledBatch* batch) const;
   // Replaces the batch's edges by all that the graph has between its nodes: batch_subgraph.cpp.
   Task<absl::Status> induce(BatchWorkspace* work, SampledBatch* batch) const;
-  SubgraphRequest inducedRows(int machine, const BatchWorkspace& work) const;
+  void askForInducedRows(int machine, const BatchWorkspace& work, SubgraphRequest* request) const;
+  absl::Status sliceInducedReplies(BatchWorkspace* work, SampledBatch* batch) const;
   // ResourceExhausted when a relation has more edges than a block can index.
   absl::Status placeInducedEdges(BatchWorkspace* work, SampledBatch* batch) const;
 
   // InvalidArgument when trees or times do not fit the seeds or the options.
   absl::Status checkRequest(const BatchRequest& request) const;
-  void numberSeeds(const BatchRequest& request, BatchWorkspace* work, SampledBatch* batch) const;
+  // Moves the request's columns into the batch, or back to where their memory belongs.
+  void numberSeeds(BatchRequest* request, BatchWorkspace* work, SampledBatch* batch) const;
   // Takes the nodes of trees that have been numbered since into the batch.
   void takeTreeNodes(BatchWorkspace* work, SampledBatch* batch) const;
   absl::Status bucketFrontiers(const SampledBatch& batch, size_t hop, BatchWorkspace* work) const;

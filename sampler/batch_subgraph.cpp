@@ -33,16 +33,10 @@ uint32_t appendRow(const DrawSlice& row, uint32_t count, std::span<const Exclude
   return left;
 }
 
-// What is asked of one machine, and this machine's reply to itself.
-struct Asked {
-  int machine = 0;
-  SubgraphRequest request;
-  std::vector<rpc::Bytes> own;
-};
-
 }  // namespace
 
 Task<absl::Status> BatchSampler::induce(BatchWorkspace* work, SampledBatch* batch) const {
+  InducingWorkspace& inducing = work->inducing_;
   absl::Status status;
   for (size_t type = 0; type < work->frontiers_.size() && status.ok(); ++type) {
     work->frontiers_[type].first = 0;
@@ -51,68 +45,77 @@ Task<absl::Status> BatchSampler::induce(BatchWorkspace* work, SampledBatch* batc
   }
   if (!status.ok()) co_return status;
 
-  std::vector<uint64_t> setSizes;
-  PositionsByType positions;
-  for (const PodVector<uint64_t>& nodes : batch->nodes) {
-    setSizes.push_back(nodes.size());
-    positions.push_back(nodes.empty() ? nullptr : std::make_unique<const NodePositions>(nodes));
+  inducing.positions.resize(batch->nodes.size());
+  inducing.setSizes.resize(batch->nodes.size());
+  for (size_t type = 0; type < batch->nodes.size(); ++type) {
+    const PodVector<uint64_t>& numbers = options_.disjoint ? work->treeNodes_[type] : batch->nodes[type];
+    inducing.positions[type].assign({numbers.data(), numbers.size()});
+    inducing.setSizes[type] = numbers.size();
   }
-  std::vector<Asked> asked;
+  inducing.requests.resize(static_cast<size_t>(graph_->machines()));
   work->messages_.clear();
   std::shared_ptr<const rpc::Bytes> sets;  // one for all machines
   for (int machine = 0; machine < graph_->machines(); ++machine) {
-    Asked one{machine, inducedRows(machine, *work), {}};
-    if (one.request.runs.empty()) continue;
-    if (machine != graph_->machine()) {
-      if (sets == nullptr) sets = std::make_shared<const rpc::Bytes>(encodeNodeSets(batch->nodes, *graph_));
-      work->messages_.push_back({machine, oneArray(encodeSubgraphRows(one.request))});
-      work->messages_.back().request.push_back({sets->data(), sets->size(), sets});
+    SubgraphRequest& request = inducing.requests[static_cast<size_t>(machine)];
+    askForInducedRows(machine, *work, &request);
+    if (request.runs.empty() || machine == graph_->machine()) continue;
+    if (sets == nullptr) {
+      sets = std::make_shared<const rpc::Bytes>(encodeNodeSets(batch->nodes, batch->trees, options_.disjoint, *graph_));
     }
-    asked.push_back(std::move(one));
+    work->messages_.push_back({machine, oneArray(encodeSubgraphRows(request))});
+    work->messages_.back().request.push_back({sets->data(), sets->size(), sets});
   }
-  std::function<absl::Status()> ownWork = [this, &asked, &positions]() -> absl::Status {
-    for (Asked& one : asked) {
-      if (one.machine != graph_->machine()) continue;
-      FARHOP_ASSIGN_OR_RETURN(one.own, serveSubgraph(one.request, positions, *graph_, kMaxOwnInducedBytes));
-    }
-    return absl::OkStatus();
+  std::function<absl::Status()> ownWork = [this, &inducing]() -> absl::Status {
+    return induceEdges(inducing.requests[static_cast<size_t>(graph_->machine())], inducing.positions, *graph_,
+                       kMaxOwnInducedBytes, &inducing.own);
   };
   const ExchangeOptions options{agent_, executor_, kSubgraphMethod, Deadline::after(options_.requestTimeout), &batch->traffic};
   status = co_await exchange(&options, &work->messages_, std::move(ownWork));
+  if (status.ok()) status = sliceInducedReplies(work, batch);
   if (!status.ok()) co_return status;
-
-  for (std::vector<DrawSlice>& slices : work->slices_) std::fill(slices.begin(), slices.end(), DrawSlice{});
-  uint64_t remote = 0;
-  auto message = work->messages_.begin();
-  for (const Asked& one : asked) {
-    const bool isOwn = one.machine == graph_->machine();
-    auto slices = sliceSubgraphReply(one.request, isOwn ? one.own : (message++)->reply->arrays, setSizes, *graph_);
-    if (!slices.ok()) co_return annotate(slices.status(), absl::StrCat("machine ", one.machine));
-    for (size_t r = 0; r < slices->size(); ++r) {
-      for (size_t i = 0; i < one.request.runs.size(); ++i) {
-        if ((*slices)[r][i].counts == nullptr) continue;
-        work->slices_[r][one.request.runs[i].partition] = (*slices)[r][i];
-        remote += isOwn ? 0 : (*slices)[r][i].edges;
-      }
-    }
-    if (!isOwn) batch->traffic.requestedNodes += one.request.rows.size();
-  }
-  batch->traffic.remoteEdges = remote;
   co_return placeInducedEdges(work, batch);
 }
 
-SubgraphRequest BatchSampler::inducedRows(int machine, const BatchWorkspace& work) const {
-  SubgraphRequest request;
-  request.wantEdgeIds = options_.edgeIds;
+absl::Status BatchSampler::sliceInducedReplies(BatchWorkspace* work, SampledBatch* batch) const {
+  const InducingWorkspace& inducing = work->inducing_;
+  for (std::vector<DrawSlice>& slices : work->slices_) std::fill(slices.begin(), slices.end(), DrawSlice{});
+  const SubgraphRequest& own = inducing.requests[static_cast<size_t>(graph_->machine())];
+  FARHOP_RETURN_IF_ERROR(sliceInduced(own, InducedView::of(inducing.own, options_.edgeIds), inducing.setSizes, *graph_,
+                                      &work->slices_)
+                             .status());
+  batch->traffic.remoteEdges = 0;
+  for (const MachineMessage& message : work->messages_) {
+    const SubgraphRequest& request = inducing.requests[static_cast<size_t>(message.machine)];
+    const auto slice = [&]() -> absl::StatusOr<uint64_t> {
+      FARHOP_ASSIGN_OR_RETURN(const InducedView view,
+                              viewSubgraphReply(request, message.reply->arrays, inducing.setSizes, *graph_));
+      return sliceInduced(request, view, inducing.setSizes, *graph_, &work->slices_);
+    };
+    const absl::StatusOr<uint64_t> edges = slice();
+    if (!edges.ok()) return annotate(edges.status(), absl::StrCat("machine ", message.machine));
+    batch->traffic.remoteEdges += *edges;
+    batch->traffic.requestedNodes += request.rows.size();
+  }
+  return absl::OkStatus();
+}
+
+void BatchSampler::askForInducedRows(int machine, const BatchWorkspace& work, SubgraphRequest* request) const {
+  request->wantEdgeIds = options_.edgeIds;
+  request->runs.clear();
+  request->rows.clear();
+  request->trees.clear();
+  request->times.clear();
   for (size_t type = 0; type < work.frontiers_.size(); ++type) {
+    const HopFrontier& frontier = work.frontiers_[type];
     for (int k = 0; k < graph_->book().numPartitions(); ++k) {
-      const std::vector<uint32_t>& rows = work.frontiers_[type].rows[k];
+      const std::vector<uint32_t>& rows = frontier.rows[k];
       if (graph_->owner(k) != machine || rows.empty()) continue;
-      request.runs.push_back({static_cast<uint32_t>(type), static_cast<uint32_t>(k), static_cast<uint32_t>(rows.size()), 0});
-      request.rows.insert(request.rows.end(), rows.begin(), rows.end());
+      request->runs.push_back({static_cast<uint32_t>(type), static_cast<uint32_t>(k), static_cast<uint32_t>(rows.size()), 0});
+      request->rows.insert(request->rows.end(), rows.begin(), rows.end());
+      request->trees.insert(request->trees.end(), frontier.trees[k].begin(), frontier.trees[k].end());
+      request->times.insert(request->times.end(), frontier.times[k].begin(), frontier.times[k].end());
     }
   }
-  return request;
 }
 
 absl::Status BatchSampler::placeInducedEdges(BatchWorkspace* work, SampledBatch* batch) const {
@@ -121,7 +124,9 @@ absl::Status BatchSampler::placeInducedEdges(BatchWorkspace* work, SampledBatch*
   batch->traffic.sampledEdges = 0;
   for (size_t r = 0; r < relations.size(); ++r) {
     SampledRelation& induced = batch->relations[r];
-    induced = {};
+    induced.indptr.clear();
+    induced.indices.clear();
+    induced.edgeIds.clear();
     uint64_t total = 0;
     for (const DrawSlice& slice : work->slices_[r]) total += slice.edges;
     if (total > kMaxEdges) return tooManyEdges(static_cast<int>(r));

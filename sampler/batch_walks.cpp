@@ -7,7 +7,7 @@ namespace farhop::sampler {
 
 Task<BatchSampler::Result> BatchSampler::sampleWalks(BatchRequest request, BatchWorkspace* work,
                                                      std::unique_ptr<SampledBatch> batch) const {
-  numberSeeds(request, work, batch.get());
+  numberSeeds(&request, work, batch.get());
   WalkStarts starts;
   starts.epoch = batch->epoch;
   starts.batch = batch->number;

@@ -23,18 +23,19 @@ BulkTarget targetOf(const rpc::RemoteRegion& region) {
 
 }  // namespace
 
-absl::Status BulkChunkMemory::prepare(const RowChunk& chunk, size_t landingRunBytes, rpc::BulkBuffers* staging,
-                                      std::shared_ptr<const void> untilUntouched) {
+absl::Status BulkChunkMemory::prepare(const RowChunk& chunk, const Plan& plan, std::shared_ptr<const void> untilUntouched) {
+  const bool peerWrites = plan.use == Use::kPeersWrites;
   const size_t features = chunk.arrayBytes.size();
   const size_t runs = countRuns(chunk.slots);
   targets_.resize(features);
+  landedAt_.resize(features);
   arrays_.assign(features, nullptr);
   size_t stagedBytes = 0;
   std::vector<size_t> stagedAt(features);
   for (size_t f = 0; f < features; ++f) {
     const size_t bytes = chunk.arrayBytes[f];
     const bool lands = f < chunk.destinations.size() && !chunk.destinations[f].empty() && chunk.keepAlive != nullptr &&
-                       runs > 0 && bytes / runs >= landingRunBytes;
+                       runs > 0 && bytes / runs >= plan.landingRunBytes;
     if (!lands) {
       stagedAt[f] = stagedBytes;
       stagedBytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -42,15 +43,17 @@ absl::Status BulkChunkMemory::prepare(const RowChunk& chunk, size_t landingRunBy
     }
     FARHOP_ASSIGN_OR_RETURN(
         std::shared_ptr<rpc::BulkRegion> region,
-        transport_->registerMemory(chunk.destinations[f], rpc::BulkAccess::kRemoteWrite, untilUntouched));
-    FARHOP_RETURN_IF_ERROR(transport_->grant(region, chunk.machine));
+        transport_->registerMemory(chunk.destinations[f], peerWrites ? rpc::BulkAccess::kRemoteWrite : rpc::BulkAccess::kTarget,
+                                   untilUntouched));
+    if (peerWrites) FARHOP_RETURN_IF_ERROR(transport_->grant(region, chunk.machine));
     targets_[f] = targetOf(region->remote());
     targets_[f].scattered = 1;
+    landedAt_[f] = landed_.size();
     landed_.push_back(std::move(region));
   }
   if (stagedBytes == 0) return absl::OkStatus();
-  FARHOP_ASSIGN_OR_RETURN(std::shared_ptr<rpc::BulkRegion> buffer, staging->take(stagedBytes));
-  FARHOP_RETURN_IF_ERROR(transport_->grant(buffer, chunk.machine));
+  FARHOP_ASSIGN_OR_RETURN(std::shared_ptr<rpc::BulkRegion> buffer, plan.staging->take(stagedBytes));
+  if (peerWrites) FARHOP_RETURN_IF_ERROR(transport_->grant(buffer, chunk.machine));
   staging_ = std::move(buffer);
   const rpc::RemoteRegion remote = staging_->remote();
   for (size_t f = 0; f < features; ++f) {

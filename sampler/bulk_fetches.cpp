@@ -72,14 +72,18 @@ void BulkFetches::fallBack(const std::shared_ptr<BulkFetch>& fetch) {
   if (done) fallback_->fetch(std::move(fetch->chunk), std::move(done));
 }
 
-absl::StatusOr<BulkPullRequest> BulkFetches::prepare(const std::shared_ptr<BulkFetch>& fetch) {
+absl::Status BulkFetches::prepareMemory(const std::shared_ptr<BulkFetch>& fetch, BulkChunkMemory::Use use) {
   if (fetch->deadline.expired()) return absl::DeadlineExceededError("no time is left to ask for rows");
   if (milliseconds(fetch->deadline.remainingMs()) < options_.minLandingTime) fetch->chunk.destinations.clear();
-  FARHOP_RETURN_IF_ERROR(fetch->memory.prepare(fetch->chunk, options_.landingRunBytes, &staging_,
-                                               std::make_shared<Untouched>(shared_from_this(), fetch)));
+  return fetch->memory.prepare(fetch->chunk, {use, options_.landingRunBytes, &staging_},
+                               std::make_shared<Untouched>(shared_from_this(), fetch));
+}
+
+absl::StatusOr<BulkPullRequest> BulkFetches::prepare(const std::shared_ptr<BulkFetch>& fetch) {
+  FARHOP_RETURN_IF_ERROR(prepareMemory(fetch, BulkChunkMemory::Use::kPeersWrites));
   FARHOP_ASSIGN_OR_RETURN(fetch->slot, options_.slots->open([self = shared_from_this(), fetch] { self->arrived(fetch); }));
   BulkPullRequest request;
-  request.slot = fetch->slot;
+  request.slot = *fetch->slot;
   request.targets = fetch->memory.targets();
   request.rows = fetch->chunk.request;
   auto left = milliseconds(fetch->deadline.remainingMs());
@@ -91,7 +95,7 @@ absl::StatusOr<BulkPullRequest> BulkFetches::prepare(const std::shared_ptr<BulkF
   return request;
 }
 
-void BulkFetches::start(const std::shared_ptr<BulkFetch>& fetch) {
+void BulkFetches::startGather(const std::shared_ptr<BulkFetch>& fetch) {
   const absl::StatusOr<BulkPullRequest> request = prepare(fetch);
   if (!request.ok()) {
     refuse(fetch, request.status());
@@ -145,7 +149,7 @@ void BulkFetches::replied(const std::shared_ptr<BulkFetch>& fetch, const absl::S
     std::lock_guard lock(mutex_);
     fetch->status = end->status;
   }
-  options_.slots->expect(fetch->slot, end->counts.writes);
+  options_.slots->expect(*fetch->slot, end->counts.writes);
 }
 
 // All that the owner has written is here.
@@ -202,7 +206,7 @@ void BulkFetches::giveUp(const std::shared_ptr<BulkFetch>& fetch, const absl::St
     FARHOP_LOG(WARNING) << "no rows come from machine " << fetch->machine << " by " << options_.transport->provider()
                         << " any more, but by requests of the agent: " << status;
   }
-  options_.slots->retire(fetch->slot);
+  if (fetch->slot) options_.slots->retire(*fetch->slot);
   options_.transport->failPeer(fetch->machine, status);
   fetch->memory.leaveToTransport();
   releaseTurn(fetch->machine);

@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "sampler/bulk_chunk.h"
 #include "sampler/bulk_puller.h"
 #include "sampler/bulk_wire.h"
+#include "sampler/remote_tables.h"
 
 namespace farhop::sampler {
 
@@ -27,7 +30,7 @@ struct BulkFetch {
   const int machine;
   const Deadline deadline;
   RowChunk chunk;
-  uint32_t slot = 0;
+  std::optional<uint32_t> slot;  // of chunks that their owner writes
 
   // In line, or being started: nobody else looks at a chunk that is kStarting.
   enum class State { kInLine, kStarting, kUnderWay, kGivenUp, kSettled };
@@ -35,6 +38,8 @@ struct BulkFetch {
   State state = State::kInLine;
   RowTransport::Done done;  // empty once taken
   absl::Status status;      // how its owner ended it, or why it was given up
+  size_t readsLeft = 0;     // of a chunk that is read
+  absl::Status readStatus;  // the first that failed
   bool fallsBack = false;   // given up for the sake of another chunk
   std::multimap<Clock::time_point, std::shared_ptr<BulkFetch>>::iterator place;  // in watched_
   bool watched = false;
@@ -55,7 +60,10 @@ class BulkFetches : public std::enable_shared_from_this<BulkFetches> {
       : agent_(agent),
         options_(std::move(options)),
         fallback_(agentRowTransport(agent)),
-        staging_(options_.transport.get(), rpc::BulkAccess::kRemoteWrite, options_.stagingBytes,
+        tables_(options_.graph == nullptr || options_.reads == BulkReads::kNever
+                    ? nullptr
+                    : std::make_shared<RemoteTables>(agent, options_.graph)),
+        staging_(options_.transport.get(), rpc::BulkAccess::kRemoteWrite | rpc::BulkAccess::kTarget, options_.stagingBytes,
                  static_cast<size_t>(options_.chunksPerPeer) * std::max<size_t>(1, options_.peers.size())),
         peers_(options_.peers.size()),
         executor_("farhop-bulkpull", 1),
@@ -64,6 +72,8 @@ class BulkFetches : public std::enable_shared_from_this<BulkFetches> {
   void fetch(RowChunk chunk, Done done);
   void stop();
   const BulkPullerOptions& options() const { return options_; }
+  // Whether rows of these lengths are read from their owner's mapping, rather than gathered and written by it.
+  bool reads(std::span<const size_t> rowBytes) const;
 
  private:
   struct Peer {
@@ -96,6 +106,13 @@ class BulkFetches : public std::enable_shared_from_this<BulkFetches> {
   };
 
   void start(const std::shared_ptr<BulkFetch>& fetch);
+  bool reads(const RowChunk& chunk) const;
+  void startGather(const std::shared_ptr<BulkFetch>& fetch);
+  void startReads(const std::shared_ptr<BulkFetch>& fetch, const RemoteTables::Regions& regions);
+  absl::Status prepareMemory(const std::shared_ptr<BulkFetch>& fetch, BulkChunkMemory::Use use);
+  absl::StatusOr<std::vector<rpc::BulkTransfer>> prepareReads(const std::shared_ptr<BulkFetch>& fetch,
+                                                              const RemoteTables::Regions& regions);
+  void readEnded(const std::shared_ptr<BulkFetch>& fetch, const absl::Status& status);
   absl::StatusOr<BulkPullRequest> prepare(const std::shared_ptr<BulkFetch>& fetch);
   void replied(const std::shared_ptr<BulkFetch>& fetch, const absl::Status& status, const rpc::BytesSink& sink);
   void arrived(const std::shared_ptr<BulkFetch>& fetch);
@@ -117,6 +134,7 @@ class BulkFetches : public std::enable_shared_from_this<BulkFetches> {
   rpc::Agent* const agent_;
   const BulkPullerOptions options_;
   const std::unique_ptr<RowTransport> fallback_;
+  const std::shared_ptr<RemoteTables> tables_;  // null where nothing is ever read
   rpc::BulkBuffers staging_;
 
   std::mutex mutex_;

@@ -81,7 +81,7 @@ void BulkFetches::stop() {
       done = take(fetch.get());
     }
     if (isOpen) {
-      options_.slots->retire(fetch->slot);
+      if (fetch->slot) options_.slots->retire(*fetch->slot);
       fetch->memory.leaveToTransport();
     }
     if (done) done(absl::CancelledError("nobody pulls features any more"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <utility>
 
 #include "sampler/bulk_fetches.h"
@@ -30,8 +31,10 @@ class BulkRowTransport : public RowTransport {
       rows = std::min(rows, (options.stagingBytes - std::min(slack, options.stagingBytes)) / staged);
     }
     if (landed > 0) rows = std::min(rows, options.landingChunkBytes / landed);
+    const bool reads = puller_->reads(rowBytes);
+    if (reads) rows = std::min(rows, options.maxReadsPerChunk / rowBytes.size());
     if (staged + landed == 0) return {.chunkBytes = options.stagingBytes, .underWay = options.chunksPerPeer};
-    return {.chunkBytes = std::max<size_t>(1, rows) * (staged + landed), .underWay = options.chunksPerPeer};
+    return {.chunkBytes = std::max<size_t>(1, rows) * (staged + landed), .underWay = options.chunksPerPeer, .inAddressOrder = reads};
   }
 
  private:
@@ -39,6 +42,15 @@ class BulkRowTransport : public RowTransport {
 };
 
 }  // namespace
+
+absl::StatusOr<BulkReads> bulkReadsFromEnvironment() {
+  const char* const value = std::getenv("FARHOP_FABRIC_READS");
+  const absl::string_view text = value == nullptr ? "" : value;
+  if (text.empty() || text == "auto") return BulkReads::kAutomatic;
+  if (text == "never") return BulkReads::kNever;
+  if (text == "always") return BulkReads::kAlways;
+  return absl::InvalidArgumentError(absl::StrCat("FARHOP_FABRIC_READS=", text, " is none of auto, never, always"));
+}
 
 std::unique_ptr<RowTransport> bulkRowTransport(rpc::Agent* agent, BulkPullerOptions options) {
   return std::make_unique<BulkRowTransport>(agent, std::move(options));

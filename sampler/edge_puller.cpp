@@ -5,33 +5,14 @@
 #include <new>
 #include <utility>
 
+#include "sampler/sized_sink.h"
+
 namespace farhop::sampler {
 namespace {
 
 constexpr int kChunksUnderWay = 2;
 
-// Takes arrays of exactly the sizes that the chunk's reply has.
-class ChunkSink : public rpc::ReplySink {
- public:
-  explicit ChunkSink(std::vector<size_t> expected) : expected_(std::move(expected)) {}
-
-  absl::StatusOr<std::vector<void*>> allocate(std::span<const size_t> sizes) override {
-    if (!std::equal(sizes.begin(), sizes.end(), expected_.begin(), expected_.end())) {
-      return absl::InternalError("malformed reply with edge features: not the edges that were asked for");
-    }
-    std::vector<void*> addresses;
-    for (size_t size : sizes) {
-      arrays.push_back(rpc::Bytes::allocate(size));
-      addresses.push_back(arrays.back().data());
-    }
-    return addresses;
-  }
-
-  std::vector<rpc::Bytes> arrays;
-
- private:
-  std::vector<size_t> expected_;
-};
+constexpr char kWrongSizes[] = "malformed reply with edge features: not the edges that were asked for";
 
 // The batch's draw and the one made again differ: a bug, or stores that differ.
 absl::Status otherDraw() {
@@ -233,7 +214,7 @@ void EdgePuller::send(const std::shared_ptr<Pull>& pull, size_t source, std::sha
   for (const rpc::OutArray& array : arrays) bytes += array.bytes;
   for (size_t size : sizes) bytes += size;
   metrics_->featureBytes.add(static_cast<double>(bytes));
-  auto sink = std::make_shared<ChunkSink>(std::move(sizes));
+  auto sink = std::make_shared<SizedSink>(std::move(sizes), kWrongSizes);
   agent_->call(pull->sources[source]->machine(), method, std::move(arrays), pull->request.deadline, sink,
                [this, pull, source, chunk = std::move(chunk), sink](absl::Status status) {
                  // Copying rows is no work for a transport thread.

@@ -3,22 +3,18 @@
 #include <cstring>
 #include <utility>
 
+#include "sampler/wire_parts.h"
+
 namespace farhop::sampler {
 namespace {
 
 // Enough for any feature list by name, and no amplifier for a hostile one.
 constexpr size_t kMaxFeatures = 64;
 
-absl::Status malformed(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("malformed request for edge features: ", what));
-}
+constexpr char kRequestName[] = "request for edge features";
 
-template <typename T>
-absl::Status copyArray(const rpc::Bytes& bytes, std::vector<T>* out) {
-  if (bytes.size() % sizeof(T) != 0) return malformed("array size");
-  out->resize(bytes.size() / sizeof(T));
-  if (!out->empty()) std::memcpy(out->data(), bytes.data(), bytes.size());
-  return absl::OkStatus();
+absl::Status malformed(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("malformed ", kRequestName, ": ", what));
 }
 
 template <typename T>
@@ -103,9 +99,9 @@ absl::StatusOr<DrawnEdgesRequest> decodeDrawnEdges(std::span<const rpc::Bytes> a
   if (arrays.size() != 3 && arrays.size() != 4) return malformed("not 3 or 4 arrays");
   DrawnEdgesRequest request;
   FARHOP_RETURN_IF_ERROR(copyHeader(arrays[0], &request.header));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], &request.features));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], kRequestName, &request.features));
   FARHOP_ASSIGN_OR_RETURN(request.rows, decodeNeighborRequest(arrays.subspan(2, 1), graph));
-  if (arrays.size() == 4) FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], &request.parts));
+  if (arrays.size() == 4) FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], kRequestName, &request.parts));
   if (request.rows.draws.size() != 1) return malformed(absl::StrCat(request.rows.draws.size(), " draws"));
   const int relation = static_cast<int>(request.rows.draws[0].relation);
   const partition::Relation& edges = graph.schema().relations[relation];
@@ -125,11 +121,11 @@ absl::StatusOr<EdgesByIdRequest> decodeEdgesById(std::span<const rpc::Bytes> arr
   FARHOP_RETURN_IF_ERROR(copyHeader(arrays[0], &header));
   EdgesByIdRequest request;
   request.relation = header.relation;
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], &request.features));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], &request.runs));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], &request.rows));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], &request.edgeIds));
-  if (arrays.size() == 6) FARHOP_RETURN_IF_ERROR(copyArray(arrays[5], &request.parts));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], kRequestName, &request.features));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], kRequestName, &request.runs));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], kRequestName, &request.rows));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], kRequestName, &request.edgeIds));
+  if (arrays.size() == 6) FARHOP_RETURN_IF_ERROR(copyArray(arrays[5], kRequestName, &request.parts));
   if (request.relation >= graph.schema().relations.size()) return malformed(absl::StrCat("relation ", request.relation));
   const int relation = static_cast<int>(request.relation);
   FARHOP_RETURN_IF_ERROR(checkFeatures(graph, relation, request.features, request.parts));

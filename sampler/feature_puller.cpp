@@ -110,6 +110,7 @@ void FeaturePuller::pull(PullRequest request, std::function<void(absl::Status)> 
     const RowCut cut = cutOf(*pull);
     pull->chunkRows = std::max<size_t>(1, cut.chunkBytes / std::max<size_t>(1, pull->totalRowBytes));
     pull->chunksUnderWay = cut.underWay;
+    if (cut.inAddressOrder) sortByAddress(pull.get());
   }
   // Remote rows first: they travel while the own ones are copied.
   for (size_t s = 0; s < pull->streams.size(); ++s) {
@@ -126,6 +127,24 @@ RowCut FeaturePuller::cutOf(const Pull& pull) const {
     mayLand.push_back(!copy.widens() && pull.request.keepAlive != nullptr);
   }
   return transport_->cut(rowBytes, mayLand, maxReplyBytes_);
+}
+
+// Within each partition, whose rows lie in the order of their numbers.
+void FeaturePuller::sortByAddress(Pull* pull) {
+  std::vector<uint64_t> pairs;  // row, slot
+  for (Pull::Stream& stream : pull->streams) {
+    size_t at = 0;
+    for (const FeatureRun& run : stream.runs) {
+      pairs.resize(run.count);
+      for (size_t i = 0; i < run.count; ++i) pairs[i] = uint64_t{stream.rows[at + i]} << 32 | stream.slots[at + i];
+      std::sort(pairs.begin(), pairs.end());
+      for (size_t i = 0; i < run.count; ++i) {
+        stream.rows[at + i] = static_cast<uint32_t>(pairs[i] >> 32);
+        stream.slots[at + i] = static_cast<uint32_t>(pairs[i]);
+      }
+      at += run.count;
+    }
+  }
 }
 
 // Buckets the rows by partition, then by owner.

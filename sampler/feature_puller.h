@@ -62,6 +62,7 @@ class FeaturePuller {
   struct Share;
   void plan(Pull* pull) const;
   RowCut cutOf(const Pull& pull) const;
+  static void sortByAddress(Pull* pull);
   absl::Status copyOwn(Pull* pull) const;
   std::vector<FeatureCache::Hits> takeCached(const PullRequest& request, std::span<std::vector<uint32_t>> rows,
                                              std::span<std::vector<uint32_t>> slots) const;

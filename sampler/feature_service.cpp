@@ -4,21 +4,17 @@
 #include <cstring>
 #include <utility>
 
+#include "sampler/wire_parts.h"
+
 namespace farhop::sampler {
 namespace {
 
 constexpr size_t kPrefetchRows = 8;
 
-absl::Status malformed(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("malformed feature request: ", what));
-}
+constexpr char kRequestName[] = "feature request";
 
-template <typename T>
-absl::Status copyArray(const rpc::Bytes& bytes, std::vector<T>* out) {
-  if (bytes.size() % sizeof(T) != 0) return malformed("array size");
-  out->resize(bytes.size() / sizeof(T));
-  if (!out->empty()) std::memcpy(out->data(), bytes.data(), bytes.size());
-  return absl::OkStatus();
+absl::Status malformed(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("malformed ", kRequestName, ": ", what));
 }
 
 absl::StatusOr<std::vector<rpc::OutArray>> gatherReply(const FeatureRequest& request, const PartitionedGraph& graph,
@@ -76,10 +72,10 @@ absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> 
   std::memcpy(&header, arrays[0].data(), sizeof(header));
   FeatureRequest request;
   request.nodeType = header.nodeType;
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], &request.features));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], &request.runs));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], &request.rows));
-  if (arrays.size() == 5) FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], &request.parts));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], kRequestName, &request.features));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], kRequestName, &request.runs));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], kRequestName, &request.rows));
+  if (arrays.size() == 5) FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], kRequestName, &request.parts));
   FARHOP_RETURN_IF_ERROR(checkFeatureRequest(request, graph));
   return request;
 }

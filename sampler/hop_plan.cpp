@@ -1,7 +1,6 @@
 #include "sampler/hop_plan.h"
 
 #include "base/random.h"
-#include "sampler/batch_exclusion.h"
 
 namespace farhop::sampler {
 
@@ -37,7 +36,7 @@ absl::Status HopPlan::bucket(const SampledBatch& batch, int type, HopFrontier* f
   }
   frontier->excluded.resize(batch.excluded.size());
   for (size_t r = 0; r < batch.excluded.size(); ++r) {
-    frontier->excluded[r].resize(frontier->rows.size());
+    frontier->excluded[r].reset(frontier->rows.size());
     if (graph_->schema().relations[r].destination != type) continue;
     bucketExcluded(batch.excluded[r], frontier->first, frontier->partitionOfRow, &frontier->excluded[r]);
   }
@@ -66,7 +65,7 @@ DrawRows HopPlan::ownRows(const SampledBatch&, size_t, int relation, const HopFr
   draws.rows = frontier.rows[partition];
   draws.occurrences = frontier.trees[partition];
   draws.times = frontier.times[partition];
-  if (!frontier.excluded.empty()) draws.excluded = frontier.excluded[relation][partition];
+  if (!frontier.excluded.empty()) draws.excluded = frontier.excluded[relation].edges[partition];
   return draws;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "sampler/batch_exclusion.h"
 #include "sampler/neighbor_wire.h"
 #include "sampler/partitioned_graph.h"
 #include "sampler/sampled_batch.h"
@@ -22,8 +23,8 @@ struct HopFrontier {
   std::vector<std::vector<uint32_t>> rows;   // [partition] local indices, in frontier order
   std::vector<std::vector<uint32_t>> trees;  // [partition] tree of each row; empty unless seeds are disjoint
   std::vector<std::vector<int64_t>> times;   // [partition] the tree's time; empty where trees have none
-  // [relation][partition] what these rows must not draw; `row` counts rows[partition]. Empty: nothing.
-  std::vector<std::vector<std::vector<ExcludedEdge>>> excluded;
+  // [relation] by partition what these rows must not draw; `row` counts rows[partition]. Empty: nothing.
+  std::vector<ExcludedBuckets> excluded;
 };
 
 // Borrows graph and options; `options->kinds` has an entry per relation. Thread-safe.

@@ -27,6 +27,9 @@ struct LinkOptions {
   bool strict = false;
   bool excludeSeeds = false;   // seed edges are not drawn from `relation`
   int reverseRelation = -1;    // nor their reverses from this one; -1: from none
+  // Of the relation's destinations and sources. A negative's node that is drawn is then not later than its seed edge,
+  // where sampling is temporal. Null: nodes have no times.
+  std::shared_ptr<const NodeTimes> destinationTimes, sourceTimes;
   uint64_t seed = 0;
   std::chrono::milliseconds requestTimeout{60'000};
 };
@@ -48,7 +51,9 @@ class LinkSampler {
 
   // As BatchSampler::sample(), where request.seeds are indices of pairs. The batch's seeds are the sources of the seed
   // edges, then those of the negatives where they are drawn; its otherSeeds the destinations of both; its link says the
-  // rest. This and the sampler outlive the task.
+  // rest. Where seeds are disjoint, seed edge i of the batch, its negatives and what they find are tree i, which does not
+  // draw this edge where it is excluded; where sampling is temporal, the pair's time is the tree's. This and the sampler
+  // outlive the task.
   Task<absl::StatusOr<std::unique_ptr<SampledBatch>>> sample(const BatchSampler* sampler, BatchRequest request,
                                                              BatchWorkspace* workspace,
                                                              std::unique_ptr<SampledBatch> memory) const;
@@ -57,13 +62,25 @@ class LinkSampler {
 
  private:
   LinkSampler() = default;
+  // A batch on its way.
+  struct Drawing {
+    uint64_t key = 0;          // of its negatives
+    bool temporal = false;     // negatives are not later than their seed edges
+    LinkSeeds* link = nullptr;
+    LinkWorkspace* work = nullptr;
+  };
+
   // The batch's negative number j, drawn for the (occurrence + 1)st time.
-  NodePair drawNegative(uint64_t batchKey, uint64_t j, uint64_t occurrence, uint64_t source) const;
+  NodePair drawNegative(const Drawing& drawing, uint64_t j, uint64_t occurrence) const;
+  // Whether both ends of negative j could be drawn: nodes that are not too late exist.
+  bool hasCandidates(const Drawing& drawing, uint64_t j) const;
+  absl::Status drawNegatives(const Drawing& drawing) const;
   absl::Status checkNegatives(const std::vector<NodePair>& negatives) const;
-  // Draws negatives again until none is an edge; returns the indices of those that stayed.
-  Task<absl::StatusOr<std::vector<uint32_t>>> redraw(uint64_t batchKey, const std::vector<SeedPair>* seeds,
-                                                     std::vector<NodePair>* negatives, Executor* executor) const;
-  void excludeSeedEdges(const std::vector<SeedPair>& seeds, std::vector<ExcludedPair>* excluded) const;
+  // Draws negatives again until none is an edge; adds the indices of those that stayed to the unresolved ones.
+  Task<absl::Status> redraw(Drawing drawing, Executor* executor) const;
+  // Turns the pairs into seeds, with trees and times as the options say.
+  void fillRequest(const Drawing& drawing, const SamplingOptions& sampling, BatchRequest* request) const;
+  void excludeSeedEdges(const std::vector<SeedPair>& seeds, bool disjoint, std::vector<ExcludedPair>* excluded) const;
 
   std::shared_ptr<const PartitionedGraph> graph_;
   rpc::Agent* agent_ = nullptr;

@@ -1,48 +1,19 @@
 #include "sampler/neighbor_wire.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <tuple>
 
+#include "sampler/wire_parts.h"
+
 namespace farhop::sampler {
 namespace {
 
+constexpr char kRequestName[] = "neighbour request";
+
 absl::Status malformed(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("malformed neighbour request: ", what));
-}
-
-// Takes the parts of a request out of its one array.
-class PartReader {
- public:
-  explicit PartReader(const rpc::Bytes& bytes) : data_(bytes.data()), left_(bytes.size()) {}
-  size_t left() const { return left_; }
-  template <typename T>
-  absl::Status take(uint64_t count, absl::string_view what, T* values) {
-    if (count > left_ / sizeof(T)) return malformed(absl::StrCat("too short for ", count, " ", what));
-    if (count == 0) return absl::OkStatus();
-    std::memcpy(values, data_, count * sizeof(T));
-    data_ += count * sizeof(T);
-    left_ -= count * sizeof(T);
-    return absl::OkStatus();
-  }
-  template <typename T>
-  absl::Status takeAll(uint64_t count, absl::string_view what, std::vector<T>* values) {
-    if (count > left_ / sizeof(T)) return malformed(absl::StrCat("too short for ", count, " ", what));
-    values->resize(count);
-    return take(count, what, values->data());
-  }
-
- private:
-  const std::byte* data_;
-  size_t left_;
-};
-
-template <typename T>
-std::byte* appendPart(const std::vector<T>& values, std::byte* at) {
-  if (!values.empty()) std::memcpy(at, values.data(), values.size() * sizeof(T));
-  return at + values.size() * sizeof(T);
+  return absl::InvalidArgumentError(absl::StrCat("malformed ", kRequestName, ": ", what));
 }
 
 absl::Status checkExcluded(const NeighborRequest& request) {
@@ -107,26 +78,23 @@ std::vector<rpc::OutArray> encodeNeighborRequest(const NeighborRequest& request)
   header.draws = static_cast<uint32_t>(request.draws.size());
   header.runs = static_cast<uint32_t>(request.runs.size());
   header.excluded = static_cast<uint32_t>(request.excluded.size());
-  rpc::Bytes bytes = rpc::Bytes::allocate(
-      sizeof(header) + request.draws.size() * sizeof(RelationDraw) + request.runs.size() * sizeof(RowRun) +
-      request.excluded.size() * sizeof(ExcludedEdge) + request.times.size() * sizeof(int64_t) +
-      (request.occurrences.size() + request.rows.size()) * sizeof(uint32_t));
-  std::memcpy(bytes.data(), &header, sizeof(header));
-  std::byte* at = appendPart(request.draws, bytes.data() + sizeof(header));
-  at = appendPart(request.runs, at);
-  at = appendPart(request.excluded, at);
-  at = appendPart(request.times, at);
-  at = appendPart(request.occurrences, at);
-  appendPart(request.rows, at);
-  std::vector<rpc::OutArray> arrays;
-  arrays.push_back(rpc::OutArray::fromBytes(std::move(bytes)));
-  return arrays;
+  WireWriter writer(sizeof(header) + request.draws.size() * sizeof(RelationDraw) + request.runs.size() * sizeof(RowRun) +
+                    request.excluded.size() * sizeof(ExcludedEdge) + request.times.size() * sizeof(int64_t) +
+                    (request.occurrences.size() + request.rows.size()) * sizeof(uint32_t));
+  writer.put(&header, 1);
+  writer.putAll(request.draws);
+  writer.putAll(request.runs);
+  writer.putAll(request.excluded);
+  writer.putAll(request.times);
+  writer.putAll(request.occurrences);
+  writer.putAll(request.rows);
+  return oneArray(writer.finish());
 }
 
 absl::StatusOr<NeighborRequest> decodeNeighborRequest(std::span<const rpc::Bytes> arrays,
                                                       const PartitionedGraph& graph) {
   if (arrays.size() != 1) return malformed("not one array");
-  PartReader reader(arrays[0]);
+  WireReader reader(arrays[0], kRequestName);
   NeighborRequestHeader header;
   FARHOP_RETURN_IF_ERROR(reader.take(1, "header", &header));
   NeighborRequest request;

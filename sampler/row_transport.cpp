@@ -4,38 +4,19 @@
 #include <numeric>
 #include <utility>
 
+#include "sampler/sized_sink.h"
+
 namespace farhop::sampler {
 namespace {
 
-// Takes one array per feature, of exactly the size that the chunk's rows have.
-class ChunkSink : public rpc::ReplySink {
- public:
-  explicit ChunkSink(std::vector<size_t> expected) : expected_(std::move(expected)) {}
-
-  absl::StatusOr<std::vector<void*>> allocate(std::span<const size_t> sizes) override {
-    if (!std::equal(sizes.begin(), sizes.end(), expected_.begin(), expected_.end())) {
-      return absl::InternalError("malformed feature reply: not the rows that were asked for");
-    }
-    std::vector<void*> addresses;
-    for (size_t size : sizes) {
-      arrays.push_back(rpc::Bytes::allocate(size));
-      addresses.push_back(arrays.back().data());
-    }
-    return addresses;
-  }
-
-  std::vector<rpc::Bytes> arrays;
-
- private:
-  std::vector<size_t> expected_;
-};
+constexpr char kWrongSizes[] = "malformed feature reply: not the rows that were asked for";
 
 class AgentRowTransport : public RowTransport {
  public:
   explicit AgentRowTransport(rpc::Agent* agent) : agent_(agent) {}
 
   void fetch(RowChunk chunk, Done done) override {
-    auto sink = std::make_shared<ChunkSink>(std::move(chunk.arrayBytes));
+    auto sink = std::make_shared<SizedSink>(std::move(chunk.arrayBytes), kWrongSizes);
     agent_->call(chunk.machine, kFeatureMethod, encodeFeatureRequest(std::move(chunk.request)), chunk.deadline, sink,
                  [sink, done = std::move(done)](absl::Status status) {
                    if (!status.ok()) {

@@ -43,6 +43,7 @@ struct FetchedRows {
 struct RowCut {
   size_t chunkBytes = 0;  // a single row may exceed it
   int underWay = 2;
+  bool inAddressOrder = false;  // rows of a partition are asked for as they lie there
 };
 
 // Thread-safe.

@@ -9,8 +9,10 @@ void SampledBatch::reset(size_t nodeTypes, size_t relationCount) {
   seedIndex.clear();
   otherSeeds.clear();
   otherIndex.clear();
-  link = {};
-  excluded.clear();
+  link.edges = link.negatives = 0;
+  link.positions.clear();
+  link.unresolved.clear();
+  for (std::vector<ExcludedEdge>& edges : excluded) edges.clear();
   nodes.resize(nodeTypes);
   trees.resize(nodeTypes);
   treeTimes.clear();

@@ -35,7 +35,7 @@ struct LinkSeeds {
   uint64_t edges = 0;
   uint64_t negatives = 0;
   std::vector<uint64_t> positions;   // [edges] of the seed edges in the list that they come from
-  std::vector<uint32_t> unresolved;  // negatives that are edges all the same, ascending
+  std::vector<uint32_t> unresolved;  // negatives that are not what was wanted: edges, or too late, ascending
 };
 
 struct SampledBatch {
@@ -50,7 +50,8 @@ struct SampledBatch {
   std::vector<uint64_t> otherSeeds;
   std::vector<uint32_t> otherIndex;
   LinkSeeds link;
-  // [relation] what rows did not draw, by (row, source), where `row` is a node's number; empty: nothing. Part of the draw:
+  // [relation] what rows did not draw, by (row, source), where `row` is a node's number; empty, or empty lists: nothing.
+  // Part of the draw:
   // whoever draws again leaves out the same.
   std::vector<std::vector<ExcludedEdge>> excluded;
 

@@ -57,6 +57,7 @@ class SeedDealer {
   // The times of the same seeds; empty where they have none.
   std::vector<int64_t> times(uint64_t epoch, uint64_t step) const;
   int nodeType() const { return seeds_.nodeType; }
+  const DealOptions& options() const { return options_; }
 
  private:
   SeedDealer(SeedSet seeds, DealOptions options) : seeds_(std::move(seeds)), options_(options) {}

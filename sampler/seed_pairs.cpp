@@ -26,6 +26,13 @@ class ListedPairs : public SeedPairs {
   // `ends` belong to the graph; or to this.
   void borrow(std::span<const uint64_t> ends) { ends_ = ends; }
   void own(std::vector<uint64_t> ends) { borrow(owned_ = std::move(ends)); }
+  // Of every pair; none where the list is empty. InvalidArgument for another number.
+  absl::Status takeTimes(std::vector<int64_t> times) {
+    times_ = std::move(times);
+    if (times_.empty() || times_.size() == ends_.size() / 2) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(times_.size(), " times for ", ends_.size() / 2, " seed edges"));
+  }
+  bool hasTimes() const override { return !times_.empty(); }
 
   // Counts the pairs of each machine; under kByOwner at() then goes by the own ones. DataLoss where the id map names
   // nodes that there are not.
@@ -52,7 +59,7 @@ class ListedPairs : public SeedPairs {
 
   SeedPair at(uint64_t index) const override {
     const uint64_t i = filtered_ ? indices_[index] : index;
-    return {sourceGids_[ends_[2 * i]], destinationGids_[ends_[2 * i + 1]], i};
+    return {sourceGids_[ends_[2 * i]], destinationGids_[ends_[2 * i + 1]], i, times_.empty() ? 0 : times_[i]};
   }
 
  private:
@@ -60,6 +67,7 @@ class ListedPairs : public SeedPairs {
   int source_ = 0, destination_ = 0;
   std::span<const uint64_t> sourceGids_, destinationGids_, ends_;
   std::vector<uint64_t> owned_, indices_;
+  std::vector<int64_t> times_;
   bool filtered_ = false;
 };
 
@@ -68,7 +76,7 @@ class OwnedSplit : public SeedPairs {
  public:
   OwnedSplit(std::shared_ptr<const PartitionedGraph> graph, partition::EdgeSeeds seeds)
       : graph_(std::move(graph)), seeds_(seeds) {}
-  SeedPair at(uint64_t index) const override { return {seeds_.source(index), seeds_.destination(index), index}; }
+  SeedPair at(uint64_t index) const override { return {seeds_.source(index), seeds_.destination(index), index, 0}; }
 
  private:
   std::shared_ptr<const PartitionedGraph> graph_;  // whose mapping it is
@@ -106,8 +114,11 @@ class RelationEdges : public SeedPairs {
     const partition::RelationShard& edges = edgesOf(row.partition);
     const uint64_t edge = edges.indptr[row.index] + index - firstEdges[number];
     const uint64_t source = edges.neighbors32.empty() ? edges.neighbors64[edge] : edges.neighbors32[edge];
-    return {source, graph_->book().begin(destination_, static_cast<int>(row.partition)) + row.index, index};
+    const int64_t* const times = graph_->edgeTimes(static_cast<int>(row.partition), relation_);
+    return {source, graph_->book().begin(destination_, static_cast<int>(row.partition)) + row.index, index,
+            times == nullptr ? 0 : times[edge]};
   }
+  bool hasTimes() const override { return graph_->schema().hasTimes(relation_); }
 
  private:
   struct Row {
@@ -127,14 +138,15 @@ class RelationEdges : public SeedPairs {
 }  // namespace
 
 absl::StatusOr<LinkSeedSet> linkSeedsOfSplit(std::shared_ptr<const PartitionedGraph> graph, int relation,
-                                             const std::string& name, Deal deal) {
+                                             const std::string& name, Deal deal, std::vector<int64_t> times) {
   // Says which splits there are, where this one is none.
   FARHOP_ASSIGN_OR_RETURN(const partition::EdgeSeeds all, graph->store().edgeSplitOriginalIds(name, relation));
   LinkSeedSet seeds;
   seeds.relation = relation;
   seeds.set.name = name;
   const std::vector<int> own = graph->ownPartitions();
-  if (deal == Deal::kByOwner && own.size() == 1) {
+  // Times go by the position among all seeds, which a partition's part does not know.
+  if (deal == Deal::kByOwner && own.size() == 1 && times.empty()) {
     const partition::EdgeSeeds part = graph->shard(own[0])->edgeSplit(name, relation);
     seeds.labels = part.labels;
     seeds.set.byPosition = true;
@@ -152,6 +164,7 @@ absl::StatusOr<LinkSeedSet> linkSeedsOfSplit(std::shared_ptr<const PartitionedGr
   }
   FARHOP_ASSIGN_OR_RETURN(auto pairs, ListedPairs::make(std::move(graph), relation));
   pairs->borrow(all.ends);
+  FARHOP_RETURN_IF_ERROR(pairs->takeTimes(std::move(times)));
   FARHOP_RETURN_IF_ERROR(pairs->deal(deal, &seeds.set));
   seeds.labels = all.labels;
   seeds.pairs = std::move(pairs);
@@ -159,7 +172,7 @@ absl::StatusOr<LinkSeedSet> linkSeedsOfSplit(std::shared_ptr<const PartitionedGr
 }
 
 absl::StatusOr<LinkSeedSet> linkSeedsOfPairs(std::shared_ptr<const PartitionedGraph> graph, int relation,
-                                             std::span<const int64_t> ends, Deal deal) {
+                                             std::span<const int64_t> ends, Deal deal, std::vector<int64_t> times) {
   const partition::Relation& edges = graph->schema().relations[relation];
   const int types[2] = {edges.source, edges.destination};
   std::vector<uint64_t> checked;
@@ -178,6 +191,7 @@ absl::StatusOr<LinkSeedSet> linkSeedsOfPairs(std::shared_ptr<const PartitionedGr
   seeds.set.name = "pairs";
   FARHOP_ASSIGN_OR_RETURN(auto pairs, ListedPairs::make(std::move(graph), relation));
   pairs->own(std::move(checked));
+  FARHOP_RETURN_IF_ERROR(pairs->takeTimes(std::move(times)));
   FARHOP_RETURN_IF_ERROR(pairs->deal(deal, &seeds.set));
   seeds.pairs = std::move(pairs);
   return seeds;

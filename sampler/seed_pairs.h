@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "sampler/partitioned_graph.h"
@@ -15,6 +16,7 @@ namespace farhop::sampler {
 struct SeedPair {
   uint64_t source = 0, destination = 0;  // gids
   uint64_t position = 0;                 // in the user's list, or in the data set's; what labels go by
+  int64_t time = 0;                      // where the list has times
 };
 
 // A list of pairs, dealt by position. Immutable; thread-safe.
@@ -22,6 +24,8 @@ class SeedPairs {
  public:
   virtual ~SeedPairs() = default;
   virtual SeedPair at(uint64_t index) const = 0;
+  // Whether pairs have times.
+  virtual bool hasTimes() const { return false; }
 };
 
 // Pairs of one relation and how they are dealt: a pair belongs to the machine that owns its destination. `set` deals
@@ -34,17 +38,19 @@ struct LinkSeedSet {
 };
 
 // The seed edges of a split, in the order of the data set, read from the mapping when they are dealt; 8 bytes per own
-// seed where the machine owns several partitions and deals by owner. NotFound lists the splits of edges that exist.
+// seed where the machine owns several partitions and deals by owner, or seeds have times. NotFound lists the splits of
+// edges that exist. `times`: of all seeds of the split, or empty; InvalidArgument where there are more or fewer.
 absl::StatusOr<LinkSeedSet> linkSeedsOfSplit(std::shared_ptr<const PartitionedGraph> graph, int relation,
-                                             const std::string& name, Deal deal);
+                                             const std::string& name, Deal deal, std::vector<int64_t> times = {});
 
 // `ends`: original ids, source and destination of pair i at 2 i and 2 i + 1; every process names the same. In the order
-// given. InvalidArgument naming the pair for an id out of range. `graph` is kept.
+// given. InvalidArgument naming the pair for an id out of range. `times` as above. `graph` is kept.
 absl::StatusOr<LinkSeedSet> linkSeedsOfPairs(std::shared_ptr<const PartitionedGraph> graph, int relation,
-                                             std::span<const int64_t> ends, Deal deal);
+                                             std::span<const int64_t> ends, Deal deal, std::vector<int64_t> times = {});
 
 // Every edge of the relation that this machine owns, by (original id of the destination, position in its row), read from
-// the mapping when it is dealt; 16 bytes per own node where the machine owns several partitions. InvalidArgument for
+// the mapping when it is dealt; 16 bytes per own node where the machine owns several partitions. Where the relation has
+// times, an edge's time is its visible time. InvalidArgument for
 // kGlobal with several machines: no process has a list of all edges. `graph` is kept.
 absl::StatusOr<LinkSeedSet> linkSeedsOfRelation(std::shared_ptr<const PartitionedGraph> graph, int relation, Deal deal);
 

@@ -1,11 +1,8 @@
 #include "sampler/seed_set.h"
 
 #include <algorithm>
-#include <future>
-#include <memory>
 
-#include "partition/feature_values.h"
-#include "sampler/feature_service.h"
+#include "sampler/node_times.h"
 
 namespace farhop::sampler {
 namespace {
@@ -121,38 +118,8 @@ std::string timesText(const partition::Schema& schema) {
 
 absl::Status addNodeTimes(const PartitionedGraph& graph, FeaturePuller* puller, Deal deal, Deadline deadline,
                           SeedSet* set) {
-  const partition::NodeType& type = graph.schema().nodeTypes[set->nodeType];
-  if (type.timeFeature.empty()) {
-    return absl::NotFoundError(absl::StrCat(graph.store().directory(), " has no times of node type '", type.name,
-                                            "'; it has times of: ", timesText(graph.schema())));
-  }
-  FARHOP_ASSIGN_OR_RETURN(const uint32_t feature, featureIndex(graph, set->nodeType, type.timeFeature));
-  const partition::FeatureSpec spec = featureSpec(graph, set->nodeType, feature);
-  struct Held {
-    std::vector<uint64_t> gids;
-    std::vector<std::byte> rows;
-    std::promise<absl::Status> done;
-  };
-  const auto held = std::make_shared<Held>();
-  held->gids = deal == Deal::kGlobal ? set->all : set->own;
-  held->rows.resize(held->gids.size() * spec.rowBytes());
-  PullRequest request;
-  request.nodeType = set->nodeType;
-  request.gids = held->gids;
-  request.targets = {{feature, held->rows.data()}};
-  request.keepAlive = held;
-  request.deadline = deadline;
-  std::future<absl::Status> done = held->done.get_future();
-  puller->pull(std::move(request), [held](absl::Status status) { held->done.set_value(std::move(status)); });
-  // The pull's own deadline comes first.
-  if (done.wait_for(std::chrono::milliseconds(deadline.remainingMs()) + std::chrono::seconds(10)) != std::future_status::ready) {
-    return absl::DeadlineExceededError(absl::StrCat("the times of seeds '", set->name, "' did not arrive in time"));
-  }
-  FARHOP_RETURN_IF_ERROR(annotate(done.get(), absl::StrCat("times of seeds '", set->name, "'")));
-  set->times.resize(held->gids.size());
-  for (size_t i = 0; i < held->gids.size(); ++i) {
-    set->times[i] = partition::integerAt(spec.dtype, held->rows.data(), i);
-  }
+  FARHOP_ASSIGN_OR_RETURN(set->times, pullNodeTimes(graph, puller, set->nodeType, deal == Deal::kGlobal ? set->all : set->own,
+                                                    deadline, absl::StrCat("seeds '", set->name, "'")));
   return absl::OkStatus();
 }
 

@@ -54,6 +54,14 @@ class WireReader {
   const char* message_;
 };
 
+// A message's array of its own, as values. InvalidArgument naming `message` unless it is a whole number of them.
+template <typename T>
+absl::Status copyArray(const rpc::Bytes& bytes, const char* message, std::vector<T>* values) {
+  WireReader reader(bytes, message);
+  FARHOP_RETURN_IF_ERROR(reader.takeAll(bytes.size() / sizeof(T), "values", values));
+  return reader.finish();
+}
+
 // Builds one array of a message.
 class WireWriter {
  public:

@@ -5,9 +5,16 @@ set -euo pipefail
 
 packages=(
   build-essential cmake ninja-build pkg-config git python3 python3-numpy
+  # Tests let it write the files that farhop import reads.
+  python3-torch
   libtorch-dev libtensorpipe-dev libgloo-dev libfabric-dev libhwloc-dev libgoogle-glog-dev libabsl-dev
   libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libmetis-dev libxxhash-dev prometheus-cpp-dev
+  zlib1g-dev libzstd-dev
   libgtest-dev libgmock-dev
+  # For tests/slurm: a Slurm of two nodes on one machine.
+  slurmctld slurmd slurm-client munge
+  # farhop run on hosts, farhop dispatch, and the tests of both, which make networks of their own.
+  openssh-client openssh-server rsync iproute2 util-linux procps
   # Without it Debian's libtorch multiplies matrices with the reference BLAS, several times slower.
   libopenblas0-pthread
 )

@@ -1,4 +1,4 @@
-farhop_test(unit/topology_test.cpp LIBS farhop_runtime_core)
+farhop_test(unit/topology_test.cpp LIBS farhop_topology)
 farhop_test(unit/failure_monitor_test.cpp LIBS farhop_runtime_core)
 farhop_test(multiproc/local_channel_test.cpp LIBS farhop_runtime_core EXTRA process_group.cpp)
 farhop_test(multiproc/start_gate_test.cpp LIBS farhop_runtime_core EXTRA process_group.cpp)
@@ -8,4 +8,4 @@ farhop_test(multiproc/session_test.cpp LIBS farhop_runtime_core EXTRA open_ports
 farhop_test(fault/failure_test.cpp LIBS farhop_runtime_core EXTRA process_group.cpp session_job.cpp TIMEOUT 240)
 farhop_test(fault/stage_kill_test.cpp LIBS farhop_runtime_core EXTRA process_group.cpp session_job.cpp TIMEOUT 240)
 farhop_test(fault/open_port_test.cpp LIBS farhop_runtime_core EXTRA open_ports.cpp process_group.cpp session_job.cpp TIMEOUT 240)
-farhop_test(fault/bulk_pull_processes_test.cpp LIBS farhop_runtime_core farhop_sampler farhop_fixture_graphs EXTRA process_group.cpp session_job.cpp TIMEOUT 240)
+farhop_test(fault/bulk_pull_processes_test.cpp LIBS farhop_runtime_core farhop_sampler farhop_fixture_graphs EXTRA open_ports.cpp process_group.cpp session_job.cpp TIMEOUT 240)

@@ -10,6 +10,7 @@ farhop_test(property/limited_sampling_test.cpp LIBS farhop_sampler farhop_fixtur
 farhop_test(property/sampling_distribution_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp TIMEOUT 300)
 farhop_test(unit/walk_wire_test.cpp LIBS farhop_sampler farhop_fixture_graphs)
 farhop_test(property/walk_subgraph_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp TIMEOUT 300)
+farhop_test(property/tree_sampling_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp TIMEOUT 300)
 farhop_test(property/link_sampling_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp TIMEOUT 300)
 farhop_test(property/feature_pull_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp)
 farhop_test(fault/feature_pull_fault_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp)

@@ -9,6 +9,7 @@
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
 #include "sampler/subgraph_wire.h"
+#include "sampler/table_keys.h"
 #include "sampler/walk_service.h"
 
 namespace farhop::testing {
@@ -98,6 +99,7 @@ SamplingCluster::SamplingCluster(const std::string& storeDirectory, int machines
       sampler::BulkPullerOptions options = bulk->puller;
       options.transport = self.bulk;
       options.slots = self.slots;
+      options.graph = self.graph;
       for (int peer = 0; peer < machines; ++peer) options.peers.push_back({peer, 0, ""});
       self.puller = std::make_unique<sampler::FeaturePuller>(
           self.graph, sampler::bulkRowTransport(self.agent.get(), std::move(options)), self.metrics, chunkBytes);
@@ -118,7 +120,7 @@ void SamplingCluster::makeBulk(const BulkCluster& bulk) {
     for (int peer = 0; peer < options.size; ++peer) options.peers.push_back({peer, 0, ""});
     options.maxRegisteredBytes = bulk.maxRegisteredBytes;
     rpc::FabricOptions fabric;
-    fabric.choice = "tcp";
+    fabric.choice = bulk.provider;
     self.bulk = bulk.fabric ? must(rpc::makeFabricTransport(std::move(options), fabric))
                             : must(rpc::makeInProcessBulkTransport(std::move(options)));
     self.slots = std::make_shared<rpc::BulkSlots>();
@@ -131,6 +133,7 @@ void SamplingCluster::makeBulk(const BulkCluster& bulk) {
     service.graph = self.graph;
     service.metrics = self.metrics;
     sampler::registerBulkFeatureService(self.agent.get(), std::move(service));
+    sampler::registerTableKeys(self.agent.get(), self.bulk, self.graph);
     addresses.push_back(self.bulk->address());
   }
   for (TestMachine& self : machines_) must(self.bulk->connect(addresses));

@@ -48,7 +48,8 @@ struct CanonicalBatch {
 
 // How a cluster's features travel by bulk transports.
 struct BulkCluster {
-  bool fabric = false;  // libfabric over tcp; else within the process
+  bool fabric = false;  // libfabric; else within the process
+  std::string provider = "tcp";
   rpc::TransportKind agents = rpc::TransportKind::kInProcess;
   size_t maxRegisteredBytes = size_t{1} << 40;
   // For tests of bounds; the transport and peers are filled in.

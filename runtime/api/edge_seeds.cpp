@@ -33,6 +33,25 @@ EdgeSeeds Graph::edgeSplit(const std::string& name, const std::string& relation)
                                                         absl::StrJoin(fitting, ", "), "); name one"));
 }
 
+EdgeSeeds EdgeSeeds::withTimes(const torch::Tensor& times) const {
+  if (kind_ == Kind::kAll) {
+    throw Error(ErrorCode::kInvalidArgument, absl::StrCat("withTimes: all edges of ", relation_,
+                                                          " have the times of the store; give times to a split or to pairs"));
+  }
+  if (!times.defined() || times.dim() != 1 || times.scalar_type() != torch::kInt64 || !times.device().is_cpu()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                absl::StrCat("withTimes: expected an int64 CPU tensor of shape [", count_, "]"));
+  }
+  if (times.size(0) != count_) {
+    throw Error(ErrorCode::kInvalidArgument,
+                absl::StrCat("withTimes: ", times.size(0), " times for ", count_, " seed edges; give one for each"));
+  }
+  const torch::Tensor values = times.contiguous();
+  EdgeSeeds seeds = *this;
+  seeds.times_.assign(values.data_ptr<int64_t>(), values.data_ptr<int64_t>() + values.size(0));
+  return seeds;
+}
+
 EdgeSeeds Graph::edges(const std::string& relation) const {
   const int index = core_->relation(relation);
   EdgeSeeds seeds;

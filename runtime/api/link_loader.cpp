@@ -11,7 +11,9 @@
 #include "runtime/api/loader_core.h"
 #include "runtime/api/loader_options.h"
 #include "runtime/api/status_error.h"
+#include "runtime/topology.h"
 #include "sampler/link_sampler.h"
+#include "sampler/seed_set.h"
 
 namespace farhop {
 namespace {
@@ -78,6 +80,38 @@ sampler::LinkOptions linkOptions(const GraphCore& core, int relation, const Link
   return link;
 }
 
+// Temporal sampling needs a time of every seed edge, and nothing else heeds times.
+void checkTimes(const GraphCore& core, bool temporal, int relation, const EdgeSeeds& seeds, bool allEdges) {
+  const partition::Schema& schema = core.graph->schema();
+  if (!temporal && seeds.hasTimes()) {
+    refuse("the seed edges have times, but LinkLoaderOptions::temporal is kOff: their neighbourhoods would look ahead");
+  }
+  if (!temporal || seeds.hasTimes() || (allEdges && schema.hasTimes(relation))) return;
+  if (!allEdges) {
+    refuse(absl::StrCat("temporal sampling needs a time of every seed edge, and '", seeds.name(), "' of ",
+                        schema.relationText(relation), " has none; give them with EdgeSeeds::withTimes()"));
+  }
+  throw Error(ErrorCode::kNotFound, absl::StrCat(core.graph->store().directory(), " has no times of ",
+                                                 schema.relationText(relation), ", whose edges are the seeds; it has times of: ",
+                                                 sampler::timesText(schema)));
+}
+
+// Where nodes have times, negatives of temporal sampling are none that come later than their seed edge.
+void addNodeTimes(const GraphCore& core, Deadline deadline, sampler::LinkOptions* link) {
+  if (link->negativesPerEdge == 0) return;
+  const partition::Schema& schema = core.graph->schema();
+  const partition::Relation& ends = schema.relations[link->relation];
+  const auto timesOf = [&](int type) -> std::shared_ptr<const sampler::NodeTimes> {
+    if (schema.nodeTypes[type].timeFeature.empty()) return nullptr;
+    auto times = sampler::NodeTimes::make(*core.graph, core.puller.get(), type, deadline);
+    api::okOrThrow(core.explained(times.status()));
+    return *std::move(times);
+  };
+  link->destinationTimes = timesOf(ends.destination);
+  if (!link->drawSources) return;
+  link->sourceTimes = ends.source == ends.destination ? link->destinationTimes : timesOf(ends.source);
+}
+
 uint64_t fingerprintOf(const sampler::LinkOptions& link, Negatives negatives) {
   uint64_t key = hashName("links");
   for (uint64_t part : {static_cast<uint64_t>(link.relation), static_cast<uint64_t>(negatives),
@@ -104,20 +138,18 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
            "would have to draw; leave NeighborLoaderOptions::importance unset, or sample the ends as seeds of a NeighborLoader");
   }
   sampler::SamplingOptions sampling = api::samplingOptions(core, options);
-  if (sampling.disjoint) {
-    throw Error(ErrorCode::kInvalidArgument, "seed edges cannot be disjoint or temporal; sample them with neither, or "
-                                             "their ends as seeds of a NeighborLoader");
-  }
   const sampler::DealOptions deal = api::dealOptions(core, options);
   const int relation = core.relation(seeds.relation());
   const partition::Relation& ends = core.graph->schema().relations[relation];
   api::checkSeedsDraw(core, sampling, {ends.destination, ends.source});
-  const sampler::LinkOptions link = linkOptions(core, relation, options, seeds.hasLabels());
+  checkTimes(core, sampling.temporal, relation, seeds, seeds.kind_ == EdgeSeeds::Kind::kAll);
+  sampler::LinkOptions link = linkOptions(core, relation, options, seeds.hasLabels());
   sampler::LinkSeedSet set = valueOrThrow(
-      seeds.kind_ == EdgeSeeds::Kind::kSplit ? sampler::linkSeedsOfSplit(core.graph, relation, seeds.name(), deal.deal)
+      seeds.kind_ == EdgeSeeds::Kind::kSplit ? sampler::linkSeedsOfSplit(core.graph, relation, seeds.name(), deal.deal, seeds.times_)
       : seeds.kind_ == EdgeSeeds::Kind::kAll ? sampler::linkSeedsOfRelation(core.graph, relation, deal.deal)
-                                             : sampler::linkSeedsOfPairs(core.graph, relation, seeds.ends_, deal.deal));
+                                             : sampler::linkSeedsOfPairs(core.graph, relation, seeds.ends_, deal.deal, seeds.times_));
   sampler::SeedDealer dealer = valueOrThrow(sampler::SeedDealer::make(std::move(set.set), deal));
+  if (sampling.temporal) addNodeTimes(core, Deadline::after(options.requestTimeout), &link);
   const auto sampler =
       valueOrThrow(sampler::LinkSampler::make(core.graph, core.session->agent(), set.pairs, link));
 
@@ -134,12 +166,13 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
   uint64_t key = combineKey(hashName(seeds.name()), static_cast<uint64_t>(seeds.kind_));
   key = combineKey(key, static_cast<uint64_t>(seeds.count()));
   for (int64_t id : seeds.ends_) key = combineKey(key, static_cast<uint64_t>(id));
+  for (int64_t time : seeds.times_) key = combineKey(key, static_cast<uint64_t>(time));
   if (seeds.labels_.defined()) {
     key = combineKey(key, static_cast<uint64_t>(seeds.labels_.scalar_type()));
     key = combineKey(key, checksum64({static_cast<const std::byte*>(seeds.labels_.data_ptr()), seeds.labels_.nbytes()}));
   }
   key = combineKey(key, fingerprintOf(link, options.negatives));
-  impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
+  impl_->setOwnPosition(combineKey(key, api::fingerprint(core, sampling, deal)), deal);
   impl_->configure(options, sampling, core.graph->schema().relations[relation].source);
   sampler::StreamOptions stream = impl_->streamOptions(options);
   stream.make = [sampler](const sampler::BatchSampler* batches, sampler::BatchRequest request,
@@ -147,6 +180,7 @@ LinkLoader::LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoa
     return sampler->sample(batches, std::move(request), workspace, std::move(memory));
   };
   stream.requestsBeforeHops = link.strict ? sampler::kMaxRedraws + 1 : 0;
+  const runtime::ScopedThreadBinding samplers(core.session->serviceProcessors());
   impl_->stream = std::make_unique<sampler::BatchStream>(core.graph, core.session->agent(), std::move(dealer),
                                                          std::move(sampling), std::move(stream), core.metrics);
 }
@@ -163,25 +197,15 @@ LinkLoader::Epoch LinkLoader::epoch(int64_t epoch) {
 }
 
 std::string LinkLoader::state() const { return impl_->state(); }
-int64_t LinkLoader::restore(const std::string& state) { return impl_->restore(state); }
+int64_t LinkLoader::restore(const std::string& state, OtherProcesses otherProcesses) {
+  return impl_->restore(state, otherProcesses);
+}
 
 bool LinkLoader::next(LinkBatch* batch) {
   std::shared_ptr<BatchCore> core = impl_->next();
   if (core == nullptr) return false;
   *batch = LinkBatch(std::make_shared<LinkBatchCore>(LinkBatchCore{std::move(core), impl_->traits}));
   return true;
-}
-
-LinkLoader::Iterator& LinkLoader::Iterator::operator++() {
-  batch_ = LinkBatch();  // its memory goes before the next one's comes
-  if (!loader_->next(&batch_)) loader_ = nullptr;
-  return *this;
-}
-
-LinkLoader::Iterator LinkLoader::Epoch::begin() {
-  Iterator iterator;
-  iterator.loader_ = loader_;
-  return ++iterator;
 }
 
 }  // namespace farhop

@@ -1,7 +1,6 @@
 #include "runtime/api/loader_core.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "runtime/api/prefetch.h"
@@ -13,6 +12,13 @@ namespace {
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
 }  // namespace
+
+void LoaderCore::setOwnPosition(uint64_t made, const sampler::DealOptions& deal) {
+  position.fingerprint = made;
+  position.seed = deal.seed;
+  position.numMachines = deal.numMachines;
+  position.procsPerMachine = deal.procsPerMachine;
+}
 
 void LoaderCore::configure(const NeighborLoaderOptions& options, const sampler::SamplingOptions& samplingOptions, int seedType) {
   const bool induced = samplingOptions.subgraph == sampler::Subgraph::kInduced;
@@ -57,24 +63,21 @@ void LoaderCore::start(int64_t epoch) {
     stream->stop();
     prefetcher->clear();
   }
+  core->session->board().beginEpoch(epoch);
   stream->start(position.epoch, position.step);
 }
 
-std::string LoaderCore::state() const { return std::string(reinterpret_cast<const char*>(&position), sizeof(Position)); }
+std::string LoaderCore::state() const { return sampler::encodePosition(position); }
 
-int64_t LoaderCore::restore(const std::string& state) {
-  Position saved;
-  if (state.size() != sizeof(saved) || state.compare(0, sizeof(saved.magic), saved.magic, sizeof(saved.magic)) != 0) {
-    refuse(absl::StrCat("restore: these ", state.size(), " bytes are no loader's state"));
-  }
-  std::memcpy(static_cast<void*>(&saved), state.data(), sizeof(saved));
-  if (saved.fingerprint != position.fingerprint) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                "restore: the state is of another store, seeds, loader options or number of processes; continue with "
-                "the same, or start with the next whole epoch");
-  }
-  if (saved.step > stream->dealer().numSteps()) refuse("restore: the state's step is beyond the epoch");
-  position = saved;
+int64_t LoaderCore::restore(const std::string& state, OtherProcesses otherProcesses) {
+  const auto resized =
+      otherProcesses == OtherProcesses::kNextEpoch ? sampler::Resized::kNextEpoch : sampler::Resized::kRefuse;
+  const auto continued = [&]() -> absl::StatusOr<sampler::StreamPosition> {
+    FARHOP_ASSIGN_OR_RETURN(const sampler::StreamPosition saved, sampler::decodePosition(state));
+    return sampler::continuePosition(saved, position, stream->dealer(), resized);
+  }();
+  if (!continued.ok()) throw toError(annotate(continued.status(), "restore"));
+  position = *continued;
   restored = true;
   return static_cast<int64_t>(position.epoch);
 }
@@ -101,6 +104,7 @@ std::shared_ptr<BatchCore> LoaderCore::next() {
     adoptPrefetched(*prefetcher, prefetcher->take(batch->sampled->epoch, batch->sampled->step), batch.get());
   }
   position.step = batch->sampled->step + 1;
+  core->session->board().countBatch();
   return batch;
 }
 

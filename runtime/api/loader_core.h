@@ -10,16 +10,9 @@
 #include "runtime/api/batch_core.h"
 #include "sampler/batch_stream.h"
 #include "sampler/prefetcher.h"
+#include "sampler/stream_position.h"
 
 namespace farhop::api {
-
-// A loader's position, as NeighborLoader::state() writes it: little-endian, fixed size.
-struct Position {
-  char magic[8] = {'F', 'H', 'P', 'L', 'O', 'A', 'D', '1'};
-  uint64_t fingerprint = 0;
-  uint64_t epoch = 0;
-  uint64_t step = 0;
-};
 
 // Not thread-safe.
 struct LoaderCore {
@@ -33,11 +26,13 @@ struct LoaderCore {
   bool cache = true;
   std::shared_ptr<const sampler::SamplingOptions> sampling;
   std::chrono::milliseconds pullTimeout{0};
-  Position position;      // after the last batch handed out
-  bool restored = false;  // the next epoch of position.epoch starts at position.step
+  sampler::StreamPosition position;  // after the last batch handed out
+  bool restored = false;             // the next epoch of position.epoch starts at position.step
   std::unique_ptr<sampler::Prefetcher> prefetcher;  // or null; before the stream, whose batches go through it
   std::unique_ptr<sampler::BatchStream> stream;
 
+  // What position() says of the loader itself; `made` is of all that makes its batches but the number of processes.
+  void setOwnPosition(uint64_t made, const sampler::DealOptions& deal);
   // Takes over what batches need of the options. Throws Error.
   void configure(const NeighborLoaderOptions& options, const sampler::SamplingOptions& samplingOptions, int seedType);
   // For the stream; after configure().
@@ -45,7 +40,7 @@ struct LoaderCore {
   // Throw Error as the functions of NeighborLoader do.
   void start(int64_t epoch);
   std::string state() const;
-  int64_t restore(const std::string& state);
+  int64_t restore(const std::string& state, OtherProcesses otherProcesses);
   // Null at the end of the epoch.
   std::shared_ptr<BatchCore> next();
 };

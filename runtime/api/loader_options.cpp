@@ -142,12 +142,12 @@ std::vector<sampler::RelationKind> kindsOf(const GraphCore& core, const Neighbor
   return kinds;
 }
 
-// Something that is drawn must have times: otherwise nothing would be limited, which cannot be meant.
-void checkTimes(const GraphCore& core, const std::vector<std::vector<int64_t>>& fanouts) {
+// Something that is drawn (or induced) must have times: otherwise nothing would be limited, which cannot be meant.
+void checkTimes(const GraphCore& core, const std::vector<std::vector<int64_t>>& fanouts, bool induced) {
   const partition::Schema& schema = core.graph->schema();
   for (size_t r = 0; r < schema.relations.size(); ++r) {
     const bool draws = std::any_of(fanouts.begin(), fanouts.end(), [&](const auto& hop) { return hop[r] != 0; });
-    if (draws && schema.hasTimes(static_cast<int>(r))) return;
+    if ((draws || induced) && schema.hasTimes(static_cast<int>(r))) return;
   }
   throw Error(ErrorCode::kNotFound,
               absl::StrCat("temporal sampling draws from no relation with times; ", core.graph->store().directory(),
@@ -171,9 +171,6 @@ sampler::SamplingOptions commonSamplingOptions(const NeighborLoaderOptions& opti
 sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLoaderOptions& options) {
   sampler::SamplingOptions sampling = commonSamplingOptions(options);
   const bool limited = options.disjoint || options.temporal != Temporal::kOff;
-  if (limited && options.subgraph == Subgraph::kInduced) {
-    refuse("an induced subgraph has all edges between the nodes of a batch; it cannot be disjoint or temporal");
-  }
   if (options.layerDependency && options.labor == Labor::kOff) refuse("layerDependency needs labor");
   if (options.importance && (limited || options.labor != Labor::kOff || options.direction != Direction::kAsStored)) {
     refuse("importance neighbours are not disjoint or temporal, and have neither labor nor a direction");
@@ -189,7 +186,7 @@ sampler::SamplingOptions samplingOptions(const GraphCore& core, const NeighborLo
   sampling.temporal = options.temporal != Temporal::kOff;
   sampling.disjoint = options.disjoint || sampling.temporal;
   sampling.layerDependency = options.layerDependency;
-  if (sampling.temporal) checkTimes(core, sampling.fanouts);
+  if (sampling.temporal) checkTimes(core, sampling.fanouts, sampling.subgraph == sampler::Subgraph::kInduced);
   if (sampling.disjoint) {
     okOrThrow(sampler::checkTrees(*core.graph, static_cast<uint64_t>(std::max<int64_t>(options.batchSize, 0))));
   }
@@ -257,8 +254,7 @@ uint64_t fingerprint(const GraphCore& core, const sampler::SamplingOptions& samp
   if (sampling.temporal) key = combineKey(key, hashName("temporal"));
   if (sampling.layerDependency) key = combineKey(key, hashName("layer dependency"));
   for (uint64_t part : {sampling.seed, uint64_t{sampling.edgeIds}, deal.batchSize, uint64_t{deal.shuffle},
-                        static_cast<uint64_t>(deal.deal), static_cast<uint64_t>(deal.tail),
-                        static_cast<uint64_t>(deal.numMachines), static_cast<uint64_t>(deal.procsPerMachine)}) {
+                        static_cast<uint64_t>(deal.deal), static_cast<uint64_t>(deal.tail)}) {
     key = combineKey(key, part);
   }
   return key;

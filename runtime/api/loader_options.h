@@ -26,7 +26,7 @@ sampler::SamplingOptions commonSamplingOptions(const NeighborLoaderOptions& opti
 // This process's place in the job, batch size, order and tail. Throws Error.
 sampler::DealOptions dealOptions(const GraphCore& core, const NeighborLoaderOptions& options);
 
-// Of all that makes a loader's batches but its seeds: store, draws, dealing, number of processes.
+// Of all that makes a loader's batches but its seeds and the number of processes: store, draws, dealing.
 uint64_t fingerprint(const GraphCore& core, const sampler::SamplingOptions& sampling, const sampler::DealOptions& deal);
 
 }  // namespace farhop::api

@@ -6,6 +6,7 @@
 #include "runtime/api/loader_core.h"
 #include "runtime/api/loader_options.h"
 #include "runtime/api/status_error.h"
+#include "runtime/topology.h"
 #include "runtime/api/walk_options.h"
 #include "sampler/seed_set.h"
 
@@ -53,8 +54,9 @@ NeighborLoader::NeighborLoader(const Graph& graph, const Seeds& seeds, const Nei
   uint64_t key = combineKey(hashName(seeds.nodeType() + "/" + seeds.name()), static_cast<uint64_t>(seeds.count()));
   for (int64_t id : seeds.originalIds_) key = combineKey(key, static_cast<uint64_t>(id));
   for (int64_t time : seeds.times_) key = combineKey(key, static_cast<uint64_t>(time));
-  impl_->position.fingerprint = combineKey(key, api::fingerprint(core, sampling, deal));
+  impl_->setOwnPosition(combineKey(key, api::fingerprint(core, sampling, deal)), deal);
   impl_->configure(options, sampling, type);
+  const runtime::ScopedThreadBinding samplers(core.session->serviceProcessors());
   impl_->stream = std::make_unique<sampler::BatchStream>(
       core.graph, core.session->agent(), std::move(dealer), std::move(sampling), impl_->streamOptions(options), core.metrics);
 }
@@ -71,25 +73,15 @@ NeighborLoader::Epoch NeighborLoader::epoch(int64_t epoch) {
 }
 
 std::string NeighborLoader::state() const { return impl_->state(); }
-int64_t NeighborLoader::restore(const std::string& state) { return impl_->restore(state); }
+int64_t NeighborLoader::restore(const std::string& state, OtherProcesses otherProcesses) {
+  return impl_->restore(state, otherProcesses);
+}
 
 bool NeighborLoader::next(Batch* batch) {
   std::shared_ptr<BatchCore> core = impl_->next();
   if (core == nullptr) return false;
   *batch = Batch(std::move(core));
   return true;
-}
-
-NeighborLoader::Iterator& NeighborLoader::Iterator::operator++() {
-  batch_ = Batch();  // its memory goes before the next one's comes
-  if (!loader_->next(&batch_)) loader_ = nullptr;
-  return *this;
-}
-
-NeighborLoader::Iterator NeighborLoader::Epoch::begin() {
-  Iterator iterator;
-  iterator.loader_ = loader_;
-  return ++iterator;
 }
 
 }  // namespace farhop

@@ -19,6 +19,11 @@ NeighborLoaderOptions commonOptions(const RandomWalkLoaderOptions& options) {
   common.samplerThreads = options.samplerThreads;
   common.batchesUnderWay = options.batchesUnderWay;
   common.requestTimeout = options.requestTimeout;
+  common.cache = options.cache;
+  common.prefetch = options.prefetch;
+  common.prefetchByType = options.prefetchByType;
+  common.prefetchOfSeeds = options.prefetchOfSeeds;
+  common.prefetchBytes = options.prefetchBytes;
   return common;
 }
 

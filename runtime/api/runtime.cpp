@@ -14,12 +14,14 @@
 #include "runtime/api/graph_core.h"
 #include "runtime/api/status_error.h"
 #include "runtime/api/tensor_collectives.h"
+#include "runtime/stop_agreement.h"
 #include "sampler/bulk_feature_service.h"
 #include "sampler/bulk_puller.h"
 #include "sampler/edge_lookup.h"
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
 #include "sampler/subgraph_wire.h"
+#include "sampler/table_keys.h"
 #include "sampler/walk_service.h"
 
 namespace farhop {
@@ -28,6 +30,8 @@ using api::okOrThrow;
 using api::valueOrThrow;
 
 namespace {
+
+static_assert(kStoppedExitCode == runtime::kStoppedExitCode);
 
 // A feature reply's size: large enough that a request's cost does not show, small enough to bound staging.
 constexpr size_t kFeatureReplyBytes = size_t{8} << 20;
@@ -45,6 +49,8 @@ std::unique_ptr<sampler::FeaturePuller> makeFeaturePuller(const runtime::Session
   options.transport = bulk->transport();
   options.slots = bulk->slots();
   options.peers = bulk->peers();
+  options.graph = graph;
+  options.reads = valueOrThrow(sampler::bulkReadsFromEnvironment());
   return std::make_unique<sampler::FeaturePuller>(
       std::move(graph), sampler::bulkRowTransport(session.agent(), std::move(options)), std::move(metrics), kFeatureReplyBytes);
 }
@@ -60,6 +66,8 @@ RuntimeOptions fromContract(const runtime::LaunchContract& contract) {
   options.jobId = contract.jobId;
   options.token = contract.token;
   options.start = runtime::formatStartMode(contract.start);
+  options.bind = runtime::formatBindingChoice(contract.binding);
+  options.memoryEstimateBytes = contract.memoryEstimateBytes;
   options.graph = contract.graph;
   options.masterFd = contract.masterFd;
   options.launcherFd = contract.launcherFd;
@@ -78,6 +86,8 @@ runtime::LaunchContract toContract(const RuntimeOptions& options) {
   contract.jobId = options.jobId;
   contract.token = options.token;
   contract.start = valueOrThrow(runtime::parseStartMode(options.start));
+  contract.binding = valueOrThrow(runtime::parseBindingChoice(options.bind));
+  contract.memoryEstimateBytes = options.memoryEstimateBytes;
   contract.graph = options.graph;
   contract.masterFd = options.masterFd;
   contract.launcherFd = options.launcherFd;
@@ -123,11 +133,19 @@ struct Runtime::Impl {
   std::shared_ptr<std::atomic<bool>> left = std::make_shared<std::atomic<bool>>(false);
   double startedAtUnixSeconds = 0;
   bool graphOpened = false;
+  std::unique_ptr<runtime::StopAgreement> stop;
 
   Deadline collectiveDeadline() const { return Deadline::after(options.collectiveTimeout); }
   runtime::Collectives& collectives() const {
     if (*left) throw Error(ErrorCode::kFailedPrecondition, "the runtime has left the job");
     return session->collectives();
+  }
+  // How many processes have a batch.
+  int64_t average(const std::vector<torch::Tensor>& parameters, bool active) const {
+    const api::PresenceCounts counts = valueOrThrow(
+        api::averageGradients(parameters, {.active = active, .stop = stop->wanted()}, collectives(), collectiveDeadline()));
+    stop->learn(counts.stop);
+    return counts.active;
   }
   std::vector<std::string> allGather(const std::string& value) const {
     return valueOrThrow(collectives().allGatherJob(value, collectiveDeadline()));
@@ -158,15 +176,17 @@ Runtime Runtime::start(const RuntimeOptions& options) {
   session.startTimeout = options.startTimeout;
   session.leaveTimeout = options.leaveTimeout;
   session.peerTimeout = options.peerTimeout;
-  session.memoryEstimateBytes = options.memoryEstimateBytes;
-  session.bind = options.bindCores;
   session.fabric = rpc::fabricChoiceFromEnvironment();
   auto impl = std::make_shared<Impl>();
   impl->options = options;
   impl->startedAtUnixSeconds = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  impl->session = valueOrThrow(runtime::Session::start(toContract(options), session));
+  impl->stop = std::make_unique<runtime::StopAgreement>(
+      options.stopAfter.count() > 0 ? Clock::now() + options.stopAfter : Clock::time_point::max());
+  if (options.stopSignals) impl->stop->takeSignals();
+  const runtime::LaunchContract contract = toContract(options);
+  impl->session = valueOrThrow(runtime::Session::start(contract, session));
   impl->metrics = std::make_shared<sampler::SamplerMetrics>(&impl->session->metrics());
-  if (options.bindCores) {
+  if (contract.binding.to != runtime::BindTo::kNone) {
     at::set_num_threads(impl->session->computeThreads());
     setBlasThreads(impl->session->computeThreads());
   }
@@ -216,6 +236,7 @@ Graph Runtime::openGraph(const std::string& directory) {
       sampler::registerFeatureService(agent, *opened, impl_->metrics, size_t{256} << 20);
       if (const runtime::GroupBulk* bulk = impl_->session->bulk()) {
         sampler::registerBulkFeatureService(agent, {.transport = bulk->transport(), .graph = *opened, .metrics = impl_->metrics});
+        sampler::registerTableKeys(agent, bulk->transport(), *opened);
       }
       sampler::registerEdgeService(agent, edgeReader, impl_->metrics, size_t{256} << 20);
     }
@@ -241,16 +262,21 @@ Graph Runtime::openGraph(const std::string& directory) {
 }
 
 void Runtime::averageGradients(const std::vector<torch::Tensor>& parameters) {
-  okOrThrow(api::averageGradients(parameters, true, impl_->collectives(), impl_->collectiveDeadline()).status());
+  impl_->average(parameters, true);
 }
 
 void Runtime::joinUneven(const std::vector<torch::Tensor>& parameters, const std::function<void()>& step) {
   for (;;) {
-    const int64_t active =
-        valueOrThrow(api::averageGradients(parameters, false, impl_->collectives(), impl_->collectiveDeadline()));
-    if (active == 0) return;
+    if (impl_->average(parameters, false) == 0) return;
     if (step) step();
   }
+}
+
+void Runtime::requestStop() { impl_->stop->request(); }
+
+bool Runtime::stopRequested() {
+  impl_->stop->takeSignals();
+  return valueOrThrow(impl_->stop->agreed(impl_->collectives(), impl_->collectiveDeadline()));
 }
 
 void Runtime::broadcast(const std::vector<torch::Tensor>& tensors) {

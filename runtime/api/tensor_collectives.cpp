@@ -24,26 +24,28 @@ absl::Status checkParameter(const torch::Tensor& parameter) {
   return absl::OkStatus();
 }
 
-// All gradients of one dtype behind each other, and last the number of active processes, in one message: summed,
-// divided, put back. Returns that number; 0 also when there is no parameter of the dtype.
+// All gradients of one dtype behind each other, and last what counts processes, in one message: summed, divided, put
+// back. Returns the counts; zeros also when there is no parameter of the dtype.
 template <typename T>
-absl::StatusOr<int64_t> averageOf(const std::vector<torch::Tensor>& parameters, torch::ScalarType dtype, bool active,
+absl::StatusOr<PresenceCounts> averageOf(const std::vector<torch::Tensor>& parameters, torch::ScalarType dtype, Presence presence,
                                   runtime::Collectives& collectives, Deadline deadline) {
   std::vector<T> flat;
   for (const torch::Tensor& parameter : parameters) {
     if (parameter.scalar_type() != dtype) continue;
     const size_t at = flat.size();
     flat.resize(at + static_cast<size_t>(parameter.numel()), T{0});
-    if (!active || !parameter.grad().defined()) continue;
+    if (!presence.active || !parameter.grad().defined()) continue;
     const torch::Tensor gradient = parameter.grad().contiguous();
     std::memcpy(flat.data() + at, gradient.data_ptr<T>(), gradient.nbytes());
   }
-  if (flat.empty()) return 0;
-  flat.push_back(active ? T{1} : T{0});  // exact up to 2^24 processes
+  if (flat.empty()) return PresenceCounts{};
+  // Exact up to 2^24 processes.
+  flat.push_back(presence.active ? T{1} : T{0});
+  flat.push_back(presence.stop ? T{1} : T{0});
   FARHOP_RETURN_IF_ERROR(collectives.allReduceSum(std::span<T>(flat), deadline));
-  const int64_t count = static_cast<int64_t>(flat.back());
-  if (count == 0) return 0;
-  const T scale = T{1} / static_cast<T>(count);
+  const PresenceCounts counts{static_cast<int64_t>(flat[flat.size() - 2]), static_cast<int64_t>(flat.back())};
+  if (counts.active == 0) return counts;
+  const T scale = T{1} / static_cast<T>(counts.active);
   for (T& value : flat) value *= scale;
   size_t at = 0;
   for (const torch::Tensor& parameter : parameters) {
@@ -56,21 +58,21 @@ absl::StatusOr<int64_t> averageOf(const std::vector<torch::Tensor>& parameters, 
     }
     at += static_cast<size_t>(parameter.numel());
   }
-  return count;
+  return counts;
 }
 
 }  // namespace
 
-absl::StatusOr<int64_t> averageGradients(const std::vector<torch::Tensor>& parameters, bool active,
+absl::StatusOr<PresenceCounts> averageGradients(const std::vector<torch::Tensor>& parameters, Presence presence,
                                          runtime::Collectives& collectives, Deadline deadline) {
   if (parameters.empty()) return absl::InvalidArgumentError("averageGradients: no parameters");
   for (const torch::Tensor& parameter : parameters) FARHOP_RETURN_IF_ERROR(checkParameter(parameter));
   const torch::NoGradGuard noGrad;
-  FARHOP_ASSIGN_OR_RETURN(const int64_t narrow,
-                          averageOf<float>(parameters, torch::kFloat32, active, collectives, deadline));
-  FARHOP_ASSIGN_OR_RETURN(const int64_t wide,
-                          averageOf<double>(parameters, torch::kFloat64, active, collectives, deadline));
-  return std::max(narrow, wide);
+  FARHOP_ASSIGN_OR_RETURN(const PresenceCounts narrow,
+                          averageOf<float>(parameters, torch::kFloat32, presence, collectives, deadline));
+  FARHOP_ASSIGN_OR_RETURN(const PresenceCounts wide,
+                          averageOf<double>(parameters, torch::kFloat64, presence, collectives, deadline));
+  return PresenceCounts{std::max(narrow.active, wide.active), std::max(narrow.stop, wide.stop)};
 }
 
 absl::Status broadcastTensors(const std::vector<torch::Tensor>& tensors, int worldRank,

@@ -11,7 +11,8 @@ import sys
 import tempfile
 
 PROGRAM, NAME = sys.argv[1], sys.argv[2]
-TAKES_A_GRAPH = {"exchange", "sampler"}
+TAKES_A_GRAPH = {"exchange", "loader", "sampler"}
+TAKES_A_CACHE = TAKES_A_GRAPH | {"memory"}
 ROW_KEYS = {"bench", "case", "value", "unit", "limit", "ratio", "threads", "median", "min", "max", "spread",
             "repetitions", "checksum", "run"}
 RUN_KEYS = {"commit", "build", "time", "cpu", "cores", "kernel", "seed", "small", "graph"}
@@ -38,7 +39,27 @@ EXPECTED = {
     "features": {(f"{floats} floats, {what}", unit) for floats in (100, 128, 1024, 50000)
                  for what, unit in (("own", "GB/s"), ("remote, libfabric", "GB/s"), ("remote, TensorPipe", "GB/s"),
                                     ("half remote, libfabric", "GB/s"), ("half remote, TensorPipe", "GB/s"),
-                                    ("remote, libfabric", "x TensorPipe"))},
+                                    ("remote, libfabric", "x TensorPipe"), ("remote, libfabric over shm", "GB/s"),
+                                    ("half remote, libfabric over shm", "GB/s"),
+                                    ("remote, libfabric over shm", "x TensorPipe"))}
+                | {(f"{floats} floats, remote, read, libfabric{over}", "GB/s") for floats in (1024, 50000)
+                   for over in ("", " over shm")},
+    "loader": {(f"{case}, {work}", unit) for case in ("local", "tensorpipe", "tcp")
+               for work, units in (("sampling alone", ("batches/s",)), ("pulling alone", ("batches/s",)),
+                                   ("sampling and pulling", ("batches/s", "x one after the other", "GB/s", "remote share",
+                                                             "prefetched share")),
+                                   ("processor time", ("us/batch",)), ("of it in the kernel", ("us/batch",)),
+                                   ("thread farhop-sample", ("us/batch",)), ("cores in use", ("share of core",)))
+               for unit in units} | {("batch", "nodes/batch")},
+    "memory": {(f"{layout}, 10 rows: {what}", "bytes")
+               for layout in ("2 threads", "2 processes", "2 processes, 2 machines")
+               for what in ("/dev/shm, growth", "anonymous, started", "anonymous, growth by sampling", "pulled rows held",
+                            "anonymous, growth by pulling", "anonymous, growth at peak", "anonymous, growth left",
+                            "proportional (PSS)", "shared memory (shm, memfd)", "page cache shared", "page cache, by each",
+                            "features read, never pulled")} | {("all", "held")},
+    "startup": {(case, unit) for case in ("gate", "sleep:0.2", "at once")
+                for unit in ("s until ready", "x settled memory", "bytes at peak", "bytes settled", "descriptors/process",
+                             "connections/process")},
     "exchange": {("random 64-byte reads, 4 KiB pages", "reads/s"), ("random 64-byte reads, huge pages", "reads/s"),
                  ("local", "edges/s"), ("process 0", "edges/s"), ("process 1", "edges/s"),
                  ("processor time", "us/batch"), ("stage none", "us/batch")}
@@ -61,7 +82,7 @@ def run(directory, *arguments):
     """Returns (table, rows)."""
     out = directory / "rows.json"
     command = [PROGRAM, NAME, "--small", "--json", str(out), *arguments]
-    if NAME in TAKES_A_GRAPH:
+    if NAME in TAKES_A_CACHE:
         command += ["--cache", str(directory / "cache")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     check(done.returncode == 0, f"exit code {done.returncode}: {done.stderr}")
@@ -134,6 +155,42 @@ with tempfile.TemporaryDirectory() as path:
         check(checksums(two)["own"] != checksums(rows)["own"], "other machines have other seeds")
         refused = subprocess.run([PROGRAM, NAME], capture_output=True, text=True)
         check(refused.returncode == 1 and "name a store with --graph" in refused.stderr, f"not refused: {refused.stderr}")
+    if NAME == "loader":
+        sums, values = checksums(rows), {(row["case"], row["unit"]): row["value"] for row in rows}
+        check(len(set(sums.values())) == 1 and len(sums) == 3, f"other rows come by another transport: {sums}")
+        for case in ("tensorpipe", "tcp"):
+            check(0.3 < values[f"{case}, sampling and pulling", "remote share"] < 0.7, "half of the rows should be remote")
+        check(values["local, sampling and pulling", "remote share"] == 0, "rows of one's own are not remote")
+        _, few = run(directory, "--transports", "tensorpipe", "--machines", "3")
+        check({row["case"].split(",")[0] for row in few} == {"local", "tensorpipe", "batch"}, "only one transport was asked for")
+        for arguments, text in ((["--transports", "pigeon"], "pigeon"), (["--parts", "2", "--machines", "3"], "too few for 3 machines")):
+            refused = subprocess.run([PROGRAM, NAME, "--small", "--cache", str(directory / "cache"), *arguments], capture_output=True, text=True)
+            check(refused.returncode == 1 and text in refused.stderr, f"not refused: {refused.stderr}")
+    if NAME == "memory":
+        values = {row["case"]: row["value"] for row in rows}
+        unheld = [row["case"] for row in rows if row["unit"] == "held" and row["value"] != 1]
+        check(not unheld, f"not held: {unheld}")
+        check(sum(row["unit"] == "held" for row in rows) >= 20, "nothing was checked")
+        check(values["2 threads, 10 rows: pulled rows held"] > 100_000, "nothing was pulled")
+        check(values["2 processes, 2 machines, 10 rows: rows of other machines"] > 0, "no rows came from another machine")
+        refused = subprocess.run([PROGRAM, NAME, "--small", "--trainer", str(directory / "none")], capture_output=True, text=True)
+        check(refused.returncode == 1 and "needs libtorch" in refused.stderr, f"not refused: {refused.stderr}")
+        broken = subprocess.run([PROGRAM, NAME, "--small", "--cache", str(directory / "cache"), "--trainer", "/bin/false"],
+                                capture_output=True, text=True, timeout=100)
+        check(broken.returncode == 1 and "exit code 1" in broken.stderr, f"no error: {broken.stderr}")
+    if NAME == "startup":
+        values = {(row["case"], row["unit"]): row for row in rows}
+        for case in ("gate", "sleep:0.2", "at once"):
+            check(values[case, "bytes settled"]["value"] > 4 * 10_000_000, f"{case}: a process with libtorch takes more")
+            check(values[case, "bytes at peak"]["value"] > 0, f"{case}: nobody looked during the start")
+            check(values[case, "connections/process"]["value"] >= 1, f"{case}: the machines are not connected")
+            check(values[case, "descriptors/process"]["value"] > values[case, "connections/process"]["value"], case)
+        check(values["gate", "x settled memory"]["limit"] == 1.05, "no limit")
+        check(values["sleep:0.2", "s until ready"]["value"] > 0.2, "nobody slept")
+        refused = subprocess.run([PROGRAM, NAME, "--small", "--trainer", str(directory / "none")], capture_output=True, text=True)
+        check(refused.returncode == 1 and "needs libtorch" in refused.stderr, f"not refused: {refused.stderr}")
+        broken = subprocess.run([PROGRAM, NAME, "--small", "--trainer", "/bin/false"], capture_output=True, text=True, timeout=100)
+        check(broken.returncode == 1 and "the job has ended" in broken.stderr, f"no error: {broken.stderr}")
     if NAME == "exchange":
         sums = {case: checksum for case, checksum in checksums(rows).items() if case.startswith("exchange")}
         check(len(set(sums.values())) == 1, f"the number of batches under way changes what is sampled: {sums}")

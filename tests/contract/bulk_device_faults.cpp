@@ -1,11 +1,14 @@
 // What a transport does when its device misbehaves: refuses memory, never completes, cannot close connections.
 #include <gmock/gmock.h>
+#include <rdma/fi_errno.h>
+#include <sys/resource.h>
 
-#include <deque>
+#include <algorithm>
 #include <thread>
 
 #include "rpc/bulk_device.h"
 #include "rpc/fabric_address.h"
+#include "rpc/fabric_objects.h"
 #include "tests/bulk_group.h"
 
 namespace farhop::rpc {
@@ -258,6 +261,58 @@ TEST_F(BulkDeviceFaults, LetMemoryOfALostPeerGo_WhereUnregisteringIsFinal) {
   transport_->drain(region_, bulkSoon(), drained.done());
   EXPECT_TRUE(drained.wait().ok());
   EXPECT_TRUE(watched_.expired());
+}
+
+// libfabric's objects in front of a provider whose hardware has no room for more memory.
+struct RefusingProvider {
+  explicit RefusingProvider(const std::string& provider, int error) : name(provider) {
+    refusal = error;
+    fabricAttributes.prov_name = name.data();
+    domainAttributes.mr_key_size = 8;
+    info.fabric_attr = &fabricAttributes;
+    info.domain_attr = &domainAttributes;
+    close.close = [](fid*) { return 0; };
+    registration.reg = [](fid*, const void*, size_t, uint64_t, uint64_t, uint64_t, uint64_t, fid_mr**, void*) { return -refusal; };
+    domain.fid.ops = &close;
+    domain.mr = &registration;
+    objects.domain.reset(&domain);
+  }
+  static inline int refusal = 0;
+  std::string name;
+  fi_fabric_attr fabricAttributes{};
+  fi_domain_attr domainAttributes{};
+  fi_info info{};
+  fi_ops close{};
+  fi_ops_mr registration{};
+  fid_domain domain{};
+  FabricObjects objects;
+};
+
+// There is no hardware to lock memory for: the provider is made up, the way from its refusal to the message is not.
+TEST(FabricRegistration, NamesTheLimitOfLockedMemory_AndHowToRaiseIt) {
+  const auto library = loadFabricLibrary();
+  ASSERT_TRUE(library.ok()) << library.status();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_MEMLOCK, &before), 0);
+  rlimit lowered = before;
+  lowered.rlim_cur = std::min<rlim_t>(before.rlim_cur, 65'536);
+  ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &lowered), 0);
+  auto block = makeBlock(1'000'000);
+  const auto refusedBy = [&](const char* provider, int error) {
+    RefusingProvider refusing(provider, error);
+    return registerFabricMemory(**library, refusing.info, refusing.objects, block->span(), BulkAccess::kRemoteRead).status();
+  };
+  for (int error : {FI_ENOMEM, FI_EAGAIN, FI_EPERM}) {
+    const absl::Status status = refusedBy("verbs;ofi_rxm", error);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cannot register 1000000 bytes with verbs;ofi_rxm"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("may lock ", lowered.rlim_cur, " bytes (RLIMIT_MEMLOCK)")));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("ulimit -l"));
+  }
+  // Nothing is locked for sockets, and other reasons are not about memory.
+  EXPECT_THAT(std::string(refusedBy("tcp;ofi_rxm", FI_ENOMEM).message()), ::testing::Not(HasSubstr("RLIMIT_MEMLOCK")));
+  EXPECT_EQ(refusedBy("verbs;ofi_rxm", FI_EINVAL).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(::setrlimit(RLIMIT_MEMLOCK, &before), 0);
 }
 
 TEST(FabricAddresses, SayWhatDiffers) {

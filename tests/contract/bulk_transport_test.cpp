@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 #include <rdma/fabric.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
 
+#include "rpc/bulk_meeting.h"
 #include "tests/bulk_group.h"
+#include "tests/open_ports.h"
 
 namespace farhop::rpc {
 namespace {
@@ -363,6 +366,11 @@ TEST_P(BulkTransports, UseNoProcessor_WhileTheyAreIdle) {
     ASSERT_TRUE(end.wait().ok());
     ASSERT_TRUE(members[1].arrivals->await(static_cast<size_t>(i + 1)));
   }
+  for (Member& member : members) {
+    BulkEnd closed;
+    member.transport->stopListening(closed.done());
+    EXPECT_EQ(closed.wait(), absl::OkStatus());
+  }
   std::this_thread::sleep_for(milliseconds(100));
   const auto used = [] {
     rusage usage{};
@@ -373,6 +381,79 @@ TEST_P(BulkTransports, UseNoProcessor_WhileTheyAreIdle) {
   const auto before = used();
   std::this_thread::sleep_for(milliseconds(300));
   EXPECT_LT(used() - before, 20'000);  // microseconds, of both; a thread that spins takes 300'000
+}
+
+// All at once, as the processes of a group do.
+TEST_P(BulkTransports, MeetBeforeAnythingIsSent_AndGoOnWithTheirPortsClosed) {
+  constexpr int kPeers = 4;
+  std::vector<Member> members(kPeers);
+  std::vector<BulkSlots> slots(kPeers);
+  std::vector<std::unique_ptr<BulkMeeting>> meetings;
+  std::vector<std::string> addresses;
+  for (int rank = 0; rank < kPeers; ++rank) {
+    auto made = make(bulkOptions(rank, kPeers));
+    ASSERT_TRUE(made.ok()) << made.status();
+    Member& member = members[static_cast<size_t>(rank)];
+    member.transport = *std::move(made);
+    BulkSlots* const counted = &slots[static_cast<size_t>(rank)];
+    member.transport->onArrival([counted, arrivals = member.arrivals->callback()](uint32_t data) {
+      counted->arrived(data);
+      arrivals(data);
+    });
+    auto meeting = BulkMeeting::make(member.transport.get(), counted, rank, kPeers);
+    ASSERT_TRUE(meeting.ok()) << meeting.status();
+    addresses.push_back((*meeting)->address());
+    meetings.push_back(*std::move(meeting));
+  }
+  std::vector<std::thread> threads;
+  for (std::unique_ptr<BulkMeeting>& meeting : meetings) {
+    threads.emplace_back([&] { EXPECT_EQ(meeting->meet(addresses, bulkSoon(), [] { return absl::OkStatus(); }), absl::OkStatus()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  meetings.clear();
+  const bool hasPort = GetParam().isFabric;
+  EXPECT_EQ(farhop::testing::listeningPorts(::getpid()).size(), hasPort ? size_t{kPeers} : 0u);
+  for (Member& member : members) {
+    BulkEnd end;
+    member.transport->stopListening(end.done());
+    EXPECT_EQ(end.wait(), absl::OkStatus());
+  }
+  EXPECT_TRUE(farhop::testing::listeningPorts(::getpid()).empty());
+  for (BulkSlots& counted : slots) EXPECT_EQ(counted.open(), 0u);
+  // Every pair still talks, and a failed peer is not met again.
+  std::vector<std::shared_ptr<BulkRegion>> regions;
+  for (Member& member : members) regions.push_back(exposed(*member.transport, makeBlock(50'000, 3), {0, 1, 2, 3}));
+  for (int from = 0; from < kPeers; ++from) {
+    for (int to = 0; to < kPeers; ++to) {
+      if (from == to) continue;
+      BulkEnd written, read;
+      BulkTransport& transport = *members[static_cast<size_t>(from)].transport;
+      const std::shared_ptr<BulkRegion>& local = regions[static_cast<size_t>(from)];
+      const RemoteRegion remote = regions[static_cast<size_t>(to)]->remote();
+      transport.write({.peer = to, .local = local, .bytes = 50'000, .remote = remote, .data = 9, .deadline = bulkSoon()}, written.done());
+      transport.read({.peer = to, .local = local, .bytes = 50'000, .remote = remote, .deadline = bulkSoon()}, read.done());
+      EXPECT_EQ(written.wait(), absl::OkStatus());
+      EXPECT_EQ(read.wait(), absl::OkStatus());
+    }
+  }
+}
+
+TEST_P(BulkTransports, SayWhoHasNotComeToMeet) {
+  auto one = make(bulkOptions(0, 2)), other = make(bulkOptions(1, 2));
+  ASSERT_TRUE(one.ok() && other.ok());
+  BulkSlots slots, otherSlots;
+  (*one)->onArrival([&](uint32_t data) { slots.arrived(data); });
+  auto meeting = BulkMeeting::make(one->get(), &slots, 0, 2), absent = BulkMeeting::make(other->get(), &otherSlots, 1, 2);
+  ASSERT_TRUE(meeting.ok() && absent.ok());
+  const std::vector<std::string> addresses{(*meeting)->address(), (*absent)->address()};
+  EXPECT_EQ((*meeting)->meet({addresses[0], addresses[1].substr(1)}, bulkSoon(), [] { return absl::OkStatus(); }).code(),
+            absl::StatusCode::kInvalidArgument);
+  const absl::Status late = (*meeting)->meet(addresses, bulkSoon(300), [] { return absl::OkStatus(); });
+  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
+  EXPECT_EQ((*absent)->meet(addresses, bulkSoon(), [] { return absl::AbortedError("another reason"); }),
+            absl::AbortedError("another reason"));
+  *meeting = nullptr;
+  EXPECT_EQ(slots.open(), 0u);
 }
 
 TEST_P(BulkTransports, TellAtTheDeadline_ThatNobodyAnswers) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -16,8 +17,10 @@
 #include "sampler/bulk_feature_service.h"
 #include "sampler/bulk_puller.h"
 #include "sampler/feature_puller.h"
+#include "sampler/table_keys.h"
 #include "tests/agent_processes.h"
 #include "tests/fixture_graphs.h"
+#include "tests/open_ports.h"
 #include "tests/process_group.h"
 #include "tests/session_job.h"
 #include "tests/temporary_directory.h"
@@ -44,7 +47,7 @@ struct Member {
   std::unique_ptr<FeaturePuller> puller;
   std::vector<uint64_t> gids;  // rows of one machine, random
 
-  Member(const std::string& store, int rank, int size, Line& line) {
+  Member(const std::string& store, int rank, int size, BulkReads reads, Line& line) {
     graph = *PartitionedGraph::open(*partition::GraphStore::open(store), rank, size);
     rpc::AgentOptions options;
     options.rank = rank;
@@ -59,12 +62,15 @@ struct Member {
     pulls.peers = options.peers;
     pulls.minLandingTime = milliseconds(0);
     pulls.grace = milliseconds(200);
+    pulls.graph = graph;
+    pulls.reads = reads;
     agent = *rpc::Agent::create(std::move(options));
     bulk = *rpc::makeFabricTransport(std::move(bulkOptions), {.choice = "tcp"});
     bulk->onArrival([counted = slots](uint32_t data) { counted->arrived(data); });
     agent->onPeerLost([transport = bulk.get()](int peer, absl::Status reason) { transport->failPeer(peer, std::move(reason)); });
     registerFeatureService(agent.get(), graph, metrics, size_t{64} << 20);
     registerBulkFeatureService(agent.get(), {.transport = bulk, .graph = graph, .metrics = metrics});
+    registerTableKeys(agent.get(), bulk, graph);
     line.say(absl::StrCat(agent->address(), ",", absl::BytesToHexString(bulk->address())));
     std::vector<std::string> agents, bulks;
     for (absl::string_view one : absl::StrSplit(line.hear(), ' ')) {
@@ -111,7 +117,13 @@ struct Member {
   }
 };
 
-class BulkPullProcesses : public ::testing::TestWithParam<bool> {
+struct Way {
+  const char* name;
+  bool lands = false;
+  BulkReads reads = BulkReads::kAutomatic;
+};
+
+class BulkPullProcesses : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     farhop::testing::FixtureOptions fixture;
@@ -127,8 +139,8 @@ class BulkPullProcesses : public ::testing::TestWithParam<bool> {
   }
   // Rank 0 pulls from rank 1 until that fails, then from rank 2. Says when it has begun, how it failed and how the rest went.
   std::function<void(int, Line&)> body(milliseconds timeout) {
-    return [path = directory_ / "store", lands = GetParam(), timeout](int rank, Line& line) {
-      Member member(path, rank, 3, line);
+    return [path = directory_ / "store", lands = GetParam().lands, reads = GetParam().reads, timeout](int rank, Line& line) {
+      Member member(path, rank, 3, reads, line);
       if (rank != 0) {
         line.hear(60'000);
         return;
@@ -181,8 +193,10 @@ TEST_P(BulkPullProcesses, EndAtTheDeadline_WhenTheOwnerStopsInTheMiddle_AndGoOnW
   EXPECT_EQ(processes.wait(0), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, BulkPullProcesses, ::testing::Values(true, false),
-                         [](const auto& one) { return one.param ? "Landing" : "Staged"; });
+INSTANTIATE_TEST_SUITE_P(Rows, BulkPullProcesses,
+                         ::testing::Values(Way{"Landing", true}, Way{"Staged"}, Way{"ReadLanding", true, BulkReads::kAlways},
+                                           Way{"ReadStaged", false, BulkReads::kAlways}),
+                         [](const auto& one) { return one.param.name; });
 
 TEST(BulkSession, PullsFeaturesOverTheGroupsTransport) {
   farhop::testing::TemporaryDirectory directory;
@@ -192,11 +206,12 @@ TEST(BulkSession, PullsFeaturesOverTheGroupsTransport) {
   test::SessionJob job(2, 2, "bulk-session");
   test::ProcessGroup group(job.worldSize(), [&](int rank) -> std::string {
     runtime::SessionOptions options = test::quickOptions();
-    options.fabric = "tcp";
+    options.fabric = "";  // whatever works
     auto session = runtime::Session::start(job.contract(rank), options);
     if (!session.ok()) return test::describeFailure(session.status());
     const runtime::GroupBulk* bulk = (*session)->bulk();
     if (bulk == nullptr || (*session)->times().fabricSeconds < 0) return "no bulk transport";
+    if (!farhop::testing::listeningPorts(::getpid()).empty()) return "a port is open";
     const auto graph = *PartitionedGraph::open(*partition::GraphStore::open(store), job.machineOf(rank), 2);
     auto metrics = std::make_shared<SamplerMetrics>(&(*session)->metrics());
     registerBulkFeatureService((*session)->agent(), {.transport = bulk->transport(), .graph = graph, .metrics = metrics});
@@ -224,6 +239,33 @@ TEST(BulkSession, PullsFeaturesOverTheGroupsTransport) {
   job.releasePorts();
   for (const test::ChildResult& result : group.wait(milliseconds(60'000))) EXPECT_EQ(result.text, "OK");
   EXPECT_EQ(job.leftovers(), "");
+}
+
+// Two machines with these values of FARHOP_FABRIC: what start() says on each, "bulk" or "no bulk" when it says OK.
+std::vector<std::string> startWith(const std::vector<std::string>& fabrics) {
+  test::SessionJob job(2, 1, "bulk-choice");
+  test::ProcessGroup group(2, [&](int rank) -> std::string {
+    runtime::SessionOptions options = test::quickOptions();
+    options.fabric = fabrics[static_cast<size_t>(rank)];
+    auto session = runtime::Session::start(job.contract(rank), options);
+    if (!session.ok()) return session.status().ToString();
+    const std::string found = (*session)->bulk() == nullptr ? "no bulk" : "bulk";
+    const absl::Status left = (*session)->leave(Deadline::after(milliseconds(20'000)));
+    return left.ok() ? found : left.ToString();
+  });
+  job.releasePorts();
+  std::vector<std::string> texts;
+  for (const test::ChildResult& result : group.wait(milliseconds(60'000))) texts.push_back(result.text);
+  return texts;
+}
+
+TEST(BulkSession, AgreesOnATransport_OrOnNone) {
+  using ::testing::Each;
+  EXPECT_THAT(startWith({"", "auto"}), Each("bulk"));
+  EXPECT_THAT(startWith({"", "none"}), Each("no bulk"));
+  // Whoever insists ends the job.
+  EXPECT_THAT(startWith({"", "tcp"}), Each(HasSubstr("\"tcp\" at machine 1 process 0")));
+  EXPECT_THAT(startWith({"none", "tcp"}), Each(HasSubstr("FARHOP_FABRIC=none there")));
 }
 
 }  // namespace

@@ -177,12 +177,10 @@ TEST_F(StoreAtomicity, BytesDependNeitherOnMemoryNorOnThreads) {
       const auto first = GraphStore::open(store_).value();
       EXPECT_TRUE(first->verify().ok()) << first->verify();
       EXPECT_EQ(first->schema().relations[0].inputCount, merge ? 60u : 0u);
-      for (const uint64_t items : {1, 7, 1000}) {
-        writer_.threads = 3;
-        writer_.maxBucketItems = items;
-        ASSERT_TRUE(write(3).ok());
-        EXPECT_EQ(GraphStore::open(store_).value()->fingerprint(), first->fingerprint());
-      }
+      writer_.threads = 3;
+      writer_.maxBucketItems = 7;
+      ASSERT_TRUE(write(3).ok());
+      EXPECT_EQ(GraphStore::open(store_).value()->fingerprint(), first->fingerprint());
     }
   }
   writer_.memoryBytes = 1;

@@ -5,11 +5,14 @@
 #include <random>
 
 #include "base/metrics.h"
+#include "sampler/bulk_wire.h"
 #include "sampler/edge_lookup.h"
 #include "sampler/edge_reader.h"
 #include "sampler/edge_wire.h"
 #include "sampler/feature_service.h"
 #include "sampler/neighbor_service.h"
+#include "sampler/row_stream.h"
+#include "sampler/table_keys.h"
 #include "tests/fixture_graphs.h"
 #include "tests/temporary_directory.h"
 
@@ -130,6 +133,89 @@ TEST_F(SamplerWireFuzz, FeatureRequestsAreRefusedOrServed) {
     }
     EXPECT_GT(accepted, kRounds / 30);
   }
+}
+
+// Served as their owner does, into memory of the size that the request tells: nothing may leave it.
+TEST_F(SamplerWireFuzz, BulkPullsAreRefusedOrServed) {
+  sampler::BulkPullRequest request;
+  request.slot = 3;
+  request.workMs = 1000;
+  request.rows.features = {0, sampler::kOriginalIdFeature};
+  request.rows.runs = {{0, 2}, {1, 1}};
+  request.rows.rows = {0, 3, 1};
+  const size_t rowBytes = sampler::featureSpec(*graph_, 0, 0).rowBytes();
+  request.targets = {{.key = 1, .address = 0, .bytes = 5 * rowBytes, .offset = rowBytes, .scattered = 1}, {.key = 2, .bytes = 24}};
+  request.slots = {3, 0, 1};
+  std::vector<std::byte> buffer(100);
+  for (const std::vector<sampler::RowPart>& parts : {std::vector<sampler::RowPart>{}, {{4, 8}, {0, 8}}}) {
+    request.rows.parts = parts;
+    const std::vector<rpc::OutArray> valid{encodeBulkPull(request)};
+    int served = 0;
+    for (int round = 0; round < kRounds / 2; ++round) {
+      const auto decoded = sampler::decodeBulkPull(mutated(valid), *graph_);
+      if (!decoded.ok()) continue;
+      auto stream = sampler::RowStream::make(*decoded, *graph_);
+      ASSERT_TRUE(stream.ok()) << stream.status();
+      while (!stream->atEnd()) {
+        std::vector<sampler::RowPiece> pieces;
+        ASSERT_GT(stream->fill(buffer, &pieces), 0u);
+        for (const sampler::RowPiece& piece : pieces) {
+          const uint64_t room = decoded->targets[piece.feature].bytes;
+          ASSERT_LE(piece.offset, room);
+          ASSERT_LE(piece.bytes, room - piece.offset);
+        }
+      }
+      ++served;
+    }
+    EXPECT_GT(served, kRounds / 30);
+  }
+}
+
+TEST_F(SamplerWireFuzz, RepliesToBulkPullsAreRefusedOrTaken) {
+  const std::vector<rpc::OutArray> valid{
+      sampler::encodeBulkPullReply({.writes = 7, .uncertain = 0}, absl::UnavailableError("the cable broke"))};
+  int taken = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto end = sampler::decodeBulkPullReply(mutated(valid));
+    if (!end.ok()) continue;
+    ASSERT_LE(end->status.message().size(), 64u);
+    ++taken;
+  }
+  EXPECT_GT(taken, kRounds / 10);
+}
+
+TEST_F(SamplerWireFuzz, RequestsAndRepliesAboutTablesAreRefusedOrServed) {
+  const sampler::TableKeysRequest request{0, {0, sampler::kOriginalIdFeature}};
+  const std::vector<rpc::OutArray> valid{encodeTableKeysRequest(request)};
+  int served = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto decoded = sampler::decodeTableKeysRequest(mutated(valid), *graph_);
+    if (!decoded.ok()) continue;
+    for (uint32_t feature : decoded->features) {
+      ASSERT_GT(sampler::featureSpec(*graph_, static_cast<int>(decoded->nodeType), feature).rowBytes(), 0u);
+    }
+    ++served;
+  }
+  EXPECT_GT(served, kRounds / 10);
+  std::vector<sampler::TableKey> keys;
+  for (uint32_t feature : {0u, 1u}) {
+    for (int k : {0, 1}) {
+      const uint64_t rowBytes = sampler::featureSpec(*graph_, 0, request.features[feature]).rowBytes();
+      keys.push_back({feature, static_cast<uint32_t>(k), 1000 + feature, 0, rowBytes * graph_->book().count(0, k)});
+    }
+  }
+  const std::vector<rpc::OutArray> reply{sampler::encodeTableKeys(keys)};
+  int taken = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto regions = sampler::decodeTableKeys(mutated(reply), request, 0, *graph_);
+    if (!regions.ok()) continue;
+    // Whatever else it says, rows lie within the tables.
+    for (uint32_t feature : {0u, 1u}) {
+      for (uint32_t k : {0u, 1u}) ASSERT_EQ((*regions)[feature][k].bytes, keys[2 * feature + k].bytes);
+    }
+    ++taken;
+  }
+  EXPECT_GT(taken, kRounds / 10);
 }
 
 TEST_F(SamplerWireFuzz, RequestsForDrawnEdgesAreRefusedOrServed) {

@@ -7,6 +7,8 @@
 //   loop DIR           iterates epochs until DIR/stop exists (seen by all at once) or an error comes; writes
 //                      DIR/ready-RANK after the first epoch
 //   throw DIR          rank 1 throws in the middle of an epoch, the others iterate as in loop
+//   leave DIR          restores loaders at every step; leaves an epoch and writes its position and its rest
+//   continue DIR       goes on with that epoch: the same batches; or "another DIR", on another number of processes
 //   misuse DIR         checks that mistakes are errors at the call
 //   pulls DIR          checks what pulls bring: parts, dtypes, prefetched ones
 #include <farhop/farhop.h>
@@ -25,6 +27,7 @@
 #include <vector>
 
 #include "tests/multiproc/api_checks.h"
+#include "tests/multiproc/api_position_checks.h"
 #include "tests/multiproc/api_pull_checks.h"
 #include "tests/multiproc/api_walk_checks.h"
 
@@ -475,6 +478,8 @@ int run(const std::string& mode, const std::string& directory) {
   if (mode == "links") runLinks(runtime, graph, directory);
   if (mode == "train") runTraining(runtime, graph, directory);
   if (mode == "loop" || mode == "throw") loopUntilStopped(runtime, graph, directory, mode == "throw");
+  if (mode == "leave") farhop::testing::leaveEpoch(runtime, graph, directory);
+  if (mode == "continue" || mode == "another") farhop::testing::continueEpoch(runtime, graph, directory, mode == "continue");
   if (mode == "misuse") checkMisuse(runtime, graph);
   if (mode == "pulls") farhop::testing::checkPulls(runtime, graph);
   runtime.leave();

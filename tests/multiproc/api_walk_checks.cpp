@@ -76,6 +76,27 @@ void checkInduced(const Graph& graph) {
   }
 }
 
+// Rows of the visited nodes come early, and are the same.
+void checkPrefetchOfWalks(const Graph& graph) {
+  RandomWalkLoaderOptions ahead = walkOptions();
+  ahead.prefetch = {"x", "original_id"};
+  ahead.prefetchOfSeeds = {"label"};
+  RandomWalkLoader plain(graph, graph.split("train"), walkOptions()), early(graph, graph.split("train"), ahead);
+  std::vector<torch::Tensor> expected;
+  for (Batch& batch : plain.epoch(2)) {
+    for (const char* name : {"x", "original_id"}) expected.push_back(batch.feature(name).pull());
+    expected.push_back(batch.seedFeature("label").pull());
+  }
+  size_t at = 0;
+  for (Batch& batch : early.epoch(2)) {
+    for (const char* name : {"x", "original_id"}) require(torch::equal(batch.feature(name).pull(), expected.at(at++)), "prefetched rows of walks");
+    require(torch::equal(batch.seedFeature("label").pull(), expected.at(at++)), "prefetched labels of walks' seeds");
+  }
+  require(at == expected.size() && at > 0, "as many batches of walks with prefetch");
+  ahead.prefetch = {"y"};
+  expectError("prefetch of walks", ErrorCode::kNotFound, "'x', 'label'", [&] { RandomWalkLoader(graph, graph.split("train"), ahead); });
+}
+
 void checkMistakes(const Graph& graph) {
   const Seeds train = graph.split("train");
   const auto walks = [&](auto&& spoil) {
@@ -176,6 +197,7 @@ void checkWalks(const Graph& graph) {
     expectError("no walks", ErrorCode::kFailedPrecondition, "RandomWalkLoader", [&] { batch.walks(); });
     expectNeitherTreesNorTimes(batch);
   }
+  checkPrefetchOfWalks(graph);
   checkInduced(graph);
   checkMistakes(graph);
 }

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "runtime/local_channel.h"
+#include "runtime/stop_agreement.h"
 #include "tests/process_group.h"
 
 namespace farhop::runtime {
@@ -315,6 +316,72 @@ TEST(MeshWait, GoesBeyondAnHour_AndSurvivesAnyDeadline) {
   EXPECT_GT(meshWait(Deadline::after(std::chrono::hours(3))), std::chrono::minutes(179));
   EXPECT_EQ(meshWait(Deadline()), std::chrono::milliseconds(0));
   EXPECT_EQ(meshWait(Deadline(Clock::time_point::max())), std::chrono::hours(24 * 30));
+}
+
+// How a process comes to want the stop, and the step after which the job had agreed.
+enum class Asked { kUserSignal, kTerminated, kRequest, kTimeLimit };
+
+std::string stepOfAgreement(Member& member, bool victim, Asked asked, bool withAverages) {
+  constexpr int kAskAt = 5, kSteps = 20;
+  StopAgreement stop(victim && asked == Asked::kTimeLimit ? Clock::now() + milliseconds(100) : Clock::time_point::max());
+  for (int step = 0; step < kSteps; ++step) {
+    if (step == kAskAt && asked == Asked::kTimeLimit) std::this_thread::sleep_for(milliseconds(victim ? 110 : 0));
+    if (withAverages) {
+      int64_t wanting = stop.wanted() ? 1 : 0;
+      if (const auto status = member.collectives->allReduceSum(std::span<int64_t>(&wanting, 1), soon()); !status.ok()) return status.ToString();
+      stop.learn(wanting);
+    }
+    // After this step's sum where there is one, so that it shows in the next one's.
+    stop.takeSignals();
+    if (victim && step == kAskAt) {
+      if (asked == Asked::kUserSignal) ::raise(SIGUSR1);
+      if (asked == Asked::kTerminated) ::raise(SIGTERM);
+      if (asked == Asked::kRequest) stop.request();
+    }
+    const absl::StatusOr<bool> agreed = stop.agreed(*member.collectives, soon());
+    if (!agreed.ok()) return agreed.status().ToString();
+    if (*agreed) return absl::StrCat(step, *stop.agreed(*member.collectives, soon()) ? "" : " and not for good");
+  }
+  return "never";
+}
+
+TEST(StopAgreement, HoldsAfterTheSameStepEverywhere_WhoeverIsAskedAndHow) {
+  for (Asked asked : {Asked::kUserSignal, Asked::kTerminated, Asked::kRequest, Asked::kTimeLimit}) {
+    for (bool withAverages : {true, false}) {
+      const int victim = (static_cast<int>(asked) + 1) % 4;
+      const auto results = runAll({2, 2}, [&](Member& member, int rank) {
+        return stepOfAgreement(member, rank == victim, asked, withAverages);
+      });
+      // What is asked after a step's sum shows in the next one's; when the time is over depends on the machine.
+      const std::string expected = asked == Asked::kTimeLimit ? results.front().text : withAverages ? "6" : "5";
+      EXPECT_TRUE(expected.size() <= 2) << expected;
+      for (const ChildResult& result : results) EXPECT_EQ(result.text, expected) << static_cast<int>(asked) << withAverages;
+    }
+  }
+}
+
+TEST(StopSignals, AreGivenBack_AndLeaveTheProgramsOwnAlone) {
+  const auto handler = [](int signal) {
+    struct sigaction action {};
+    ::sigaction(signal, nullptr, &action);
+    return action.sa_handler;
+  };
+  ::signal(SIGTERM, SIG_IGN);
+  {
+    const auto signals = StopSignals::take();
+    ASSERT_NE(signals, nullptr);
+    EXPECT_EQ(StopSignals::take(), nullptr);
+    EXPECT_EQ(signals->raised(), 0);
+    EXPECT_EQ(handler(SIGTERM), SIG_IGN);
+    ::raise(SIGUSR1);
+    EXPECT_EQ(signals->raised(), SIGUSR1);
+  }
+  EXPECT_EQ(handler(SIGUSR1), SIG_DFL);
+  EXPECT_EQ(handler(SIGTERM), SIG_IGN);
+  ::signal(SIGTERM, SIG_DFL);
+  const auto again = StopSignals::take();
+  ASSERT_NE(again, nullptr);
+  EXPECT_EQ(again->raised(), 0);
 }
 
 }  // namespace

@@ -108,6 +108,22 @@ TEST(FarhopRunEnd, ForwardsSigterm) {
   EXPECT_TRUE(isGone(farhop.jobId()));
 }
 
+TEST(FarhopRunEnd, IsNoFailure_WhenTrainersStopBecauseTheyAreAskedTo) {
+  for (const int signal : {SIGUSR1, SIGTERM}) {
+    FarhopProcess farhop(farhopRun(four({"--max-restarts", "3"}),
+                                   shell("trap 'exit 75' USR1 TERM; echo ready; while :; do sleep 0.05; done")));
+    ASSERT_TRUE(eventually([&] {
+      return !farhop.linesOf(0, 0).empty() && !farhop.linesOf(0, 1).empty() && !farhop.linesOf(1, 0).empty() &&
+             !farhop.linesOf(1, 1).empty();
+    }));
+    ::kill(farhop.pid(), signal);
+    EXPECT_EQ(farhop.wait(), 75);
+    EXPECT_THAT(farhop.err(), Not(HasSubstr("failed")));
+    EXPECT_THAT(farhop.err(), Not(HasSubstr("again (")));
+    EXPECT_TRUE(isGone(farhop.jobId()));
+  }
+}
+
 TEST(FarhopRunEnd, ForwardsCtrlCAsSigint_AndKillsAfterTheGrace) {
   FarhopProcess polite(
       farhopRun({}, shell("trap 'echo got INT; exit 3' INT; echo ready; while :; do sleep 0.05; done")));
@@ -141,7 +157,7 @@ TEST(FarhopRunEnd, SkipsTheGrace_WhenCtrlCComesTwice) {
 TEST(FarhopRunEnd, TakesTheTrainersAlong_WhenTheLauncherIsKilled) {
   FarhopProcess farhop(farhopRun(kFour, {TEST_TRAINER, "stubborn"}));
   ASSERT_TRUE(
-      eventually([&] { return processesOf(farhop.jobId()).size() == 4 && !farhop.linesOf(1, 1).empty(); }));
+      eventually([&] { return processesOf(farhop.jobId()).size() == 6 && !farhop.linesOf(1, 1).empty(); }));
   const std::string jobId = farhop.jobId();
   ::kill(farhop.pid(), SIGKILL);
   EXPECT_EQ(farhop.wait(), 137);
@@ -196,15 +212,16 @@ TEST(FarhopRunEnd, IgnoresWhatItWasToldToIgnore) {
 TEST(FarhopRunEnd, LeavesNoZombiesOfDaemonsWhileItRuns) {
   FarhopProcess farhop(farhopRun({}, shell("for i in 1 2 3 4 5; do (true &) ; done; echo ready; sleep 2.5")));
   ASSERT_TRUE(farhop.awaitOut("ready"));
-  EXPECT_TRUE(eventually(
-      [&] {
-        std::ifstream children("/proc/" + std::to_string(farhop.pid()) + "/task/" +
-                               std::to_string(farhop.pid()) + "/children");
-        int count = 0;
-        for (int child = 0; children >> child;) ++count;
-        return count == 1;
-      },
-      3));
+  const auto childrenOf = [](int pid) {
+    const std::string text = std::to_string(pid);
+    std::ifstream file("/proc/" + text + "/task/" + text + "/children");
+    std::vector<int> children;
+    for (int child = 0; file >> child;) children.push_back(child);
+    return children;
+  };
+  const std::vector<int> agents = childrenOf(farhop.pid());
+  ASSERT_EQ(agents.size(), 1u);
+  EXPECT_TRUE(eventually([&] { return childrenOf(agents[0]).size() == 1; }, 3));
   EXPECT_EQ(farhop.wait(), 0);
 }
 

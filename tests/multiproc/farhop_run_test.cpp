@@ -237,7 +237,7 @@ TEST(FarhopRun, RefusesABadCommandLine) {
 
 TEST(FarhopRun, EndsWhatItStarted_WhenALaterOneCannotStart) {
   TemporaryDirectory directory;
-  // The program disappears as soon as the first process runs.
+  // The program disappears as soon as a process runs, and the machine's later ones wait for it to be executed.
   std::ofstream(directory / "trainer") << "#!/bin/sh\nrm -f \"$0\"\nsleep 60\n";
   std::filesystem::permissions(directory / "trainer", std::filesystem::perms::owner_all);
   FarhopProcess farhop(farhopRun({"--machines", "8", "--procs", "8"}, {directory / "trainer"}));
@@ -246,6 +246,93 @@ TEST(FarhopRun, EndsWhatItStarted_WhenALaterOneCannotStart) {
   EXPECT_THAT(farhop.err(), HasSubstr("starting machine"));
   EXPECT_TRUE(isGone(farhop.jobId()));
   EXPECT_THAT(farhop.temporary(), IsEmpty());
+}
+
+TEST(FarhopRun, ReadsAConfigurationFile_AndTheCommandLineWins) {
+  TemporaryDirectory directory;
+  std::ofstream(directory / "job.yaml") << "nproc_per_node: 2\nmachines: 3\nenv: {ADDED: 'a: b'}\nstart: sleep:0.25\n"
+                                        << "trainer: [" TEST_TRAINER ", describe, 'x y']\ndry-run: false\n";
+  FarhopProcess farhop({FARHOP_PROGRAM, "run", "--config", directory / "job.yaml", "--nnodes", "2"});
+  ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+  const auto found = farhop.descriptions();
+  ASSERT_EQ(found.size(), 4u) << farhop.out();
+  EXPECT_EQ(found.at("m1 p1")["env"]["ADDED"], "a: b");
+  EXPECT_EQ(found.at("m1 p1")["start"], "sleep:0.250");
+  EXPECT_EQ(found.at("m1 p1")["argv"].get<Words>(), (Words{hex(TEST_TRAINER), hex("describe"), hex("x y")}));
+}
+
+TEST(FarhopRun, NamesTheLineOfAConfigurationFile) {
+  TemporaryDirectory directory;
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {"procs: 2\nmachine: 2\n", "line 2: 'machine'"},
+           {"procs: many\n", "line 1"},
+           {"procs: 1\nnproc_per_node: 2\n", "line 2: 'nproc_per_node' is given twice"},
+           {"dry_run: perhaps\n", "true or false"},
+           {"procs: [\n", "line 2"},
+           {"- procs\n", "mapping"}}) {
+    std::ofstream(directory / "job.yaml") << text;
+    FarhopProcess farhop(farhopRun({"--config", directory / "job.yaml"}, {"/bin/true"}));
+    EXPECT_EQ(farhop.wait(), 2) << text;
+    EXPECT_THAT(farhop.err(), HasSubstr(message)) << text;
+  }
+}
+
+TEST(FarhopRun, ShowsWhoseOutputItIsTold) {
+  FarhopProcess farhop(farhopRun({"--machines", "2", "--procs", "2", "--tee", "m0p1,m1"}, {"/bin/sh", "-c", "echo $RANK"}));
+  ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+  EXPECT_THAT(farhop.linesOf(0, 0), IsEmpty());
+  EXPECT_THAT(farhop.linesOf(0, 1), ElementsAre("1"));
+  EXPECT_THAT(farhop.linesOf(1, 0), ElementsAre("2"));
+}
+
+TEST(FarhopRun, StartsTheJobAgain_AsOftenAsTold) {
+  TemporaryDirectory directory;
+  FarhopProcess farhop(farhopRun({"--procs", "2", "--max-restarts", "3", "--log-dir", directory.path()},
+                                 {"/bin/sh", "-c", "echo $FARHOP_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT; "
+                                  "[ $RANK = 0 ] && exec sleep 0.2; [ $FARHOP_RESTART_COUNT = 2 ] || exit 5"}));
+  EXPECT_EQ(farhop.wait(), 0) << farhop.err();
+  EXPECT_THAT(farhop.linesOf(0, 1), ElementsAre("0 0", "1 1", "2 2"));
+  EXPECT_THAT(farhop.err(), HasSubstr("starting the job again (2 of 3)"));
+  EXPECT_TRUE(std::filesystem::exists(directory / "m0-p1-attempt2.log"));
+}
+
+TEST(FarhopDryRun, ShowsHowHostsAreReached) {
+  TemporaryDirectory directory;
+  std::ofstream(directory / "hosts") << "h0 2200 slots=2\nh1 user=kim slots=2\n";
+  FarhopProcess farhop(farhopRun({"--hosts", directory / "hosts", "--farhop", "/opt/farhop", "--ssh_option",
+                                  "StrictHostKeyChecking=accept-new", "--dry-run", "--graph", "/data/g", "--dispatch"},
+                                 {"./trainer", "it's"}));
+  ASSERT_EQ(farhop.wait(), 0) << farhop.err();
+  EXPECT_THAT(farhop.out(), HasSubstr(" dispatch /data/g --machines 2 --hosts "));
+  EXPECT_THAT(farhop.out(), HasSubstr("/usr/bin/ssh -T -o BatchMode=yes -o StrictHostKeyChecking=accept-new "));
+  EXPECT_THAT(farhop.out(), HasSubstr(" -p 2200 -- h0 "));
+  EXPECT_THAT(farhop.out(), HasSubstr(" -l kim -- h1 "));
+  EXPECT_THAT(farhop.out(), HasSubstr("/opt/farhop agent"));
+  EXPECT_THAT(farhop.out(), HasSubstr("\nRANK=3 "));
+}
+
+TEST(FarhopRun, RefusesHostFlagsThatMakeNoSense) {
+  TemporaryDirectory directory;
+  std::ofstream(directory / "hosts") << "a slots=2\nb slots=3\n";
+  std::ofstream(directory / "bad") << "a\n\nb what\n";
+  const std::string hosts = directory / "hosts";
+  for (const auto& [options, message] : std::vector<std::pair<Words, std::string>>{
+           {{"--hosts", hosts}, "line 2: slots differ"},
+           {{"--hosts", hosts, "--procs", "3"}, "line 1: a has 2 slots"},
+           {{"--hosts", hosts, "--procs", "2", "--machines", "3"}, "names 2 hosts"},
+           {{"--hosts", directory / "bad"}, "bad line 3: port 'what'"},
+           {{"--hosts", "/nowhere"}, "--hosts"},
+           {{"--hosts", hosts, "--procs", "1", "--ssh-option", "BatchMode=no"}, "BatchMode"},
+           {{"--hosts", hosts, "--procs", "1", "--master-addr", "x", "--iface", "eth0"}, "one of them"},
+           {{"--master-addr", "x"}, "--hosts"},
+           {{"--dispatch", "--graph", "/"}, "--hosts"},
+           {{"--tee", "everyone"}, "--tee"},
+           {{"--parts", "2"}, "--partition-first"},
+           {{"--partition-first", "x"}, "--graph"}}) {
+    FarhopProcess farhop(farhopRun(options, {"/bin/true"}));
+    EXPECT_EQ(farhop.wait(), 2) << ::testing::PrintToString(options) << farhop.err();
+    EXPECT_THAT(farhop.err(), HasSubstr(message));
+  }
 }
 
 TEST(FarhopDryRun, ShowsEverythingAndStartsNothing) {

@@ -69,6 +69,44 @@ TEST(StartGate, FailsWithTheName_WhenTheProcessBeforeDies) {
   EXPECT_THAT(group.wait(milliseconds(10'000))[1].text, HasSubstr("lost machine 0 process 0"));
 }
 
+TEST(StartGate, LetsAsManyStartAtOnceAsItIsWide) {
+  ProcessGroup group(5, [](int proc) -> std::string {
+    LaunchContract contract = contractOf(5, proc);
+    contract.start.width = 2;
+    FailureMonitor monitor;
+    absl::StatusOr<std::unique_ptr<LocalChannel>> channel = LocalChannel::open(contract, &monitor, soon());
+    if (!channel.ok()) return channel.status().ToString();
+    const auto is = [&](const char* what, int other, int waitMs) {
+      return (*channel)->get(absl::StrCat(what, other), Deadline::after(milliseconds(waitMs))).ok();
+    };
+    const absl::Status status = passStartGate(contract, **channel, monitor, {}, soon());
+    if (!status.ok()) return status.ToString();
+    (void)(*channel)->set(absl::StrCat("started", proc), "");
+    if (proc >= 2 && !is("done", proc - 2, 1'000)) return "two were still starting";
+    // Its neighbour starts without waiting for it.
+    const int neighbour = proc % 2 == 0 ? proc + 1 : proc - 1;
+    if (neighbour < 4 && !is("started", neighbour, 8'000)) return "nobody starts beside it";
+    if (is("done", proc + 2 < 5 ? proc + 2 : proc, 20)) return "one of the next pair was through before";
+    (void)(*channel)->set(absl::StrCat("done", proc), "");
+    (*channel)->announceReady();
+    (void)(*channel)->leave(soon());
+    return "OK";
+  });
+  for (const ChildResult& result : group.wait(milliseconds(15'000))) EXPECT_EQ(result.text, "OK");
+}
+
+TEST(StartGate, WantsMemoryForAllThatStartAtOnce) {
+  FailureMonitor monitor;
+  const std::unique_ptr<LocalChannel> channel = soloChannel(&monitor);
+  LaunchContract contract = contractOf(8, 1);
+  contract.start.width = 4;
+  StartGateOptions options;
+  options.memoryEstimateBytes = 1'000;
+  options.availableBytes = []() -> uint64_t { return 1'999; };
+  EXPECT_THAT(std::string(passStartGate(contract, *channel, monitor, options, Deadline::after(milliseconds(10))).message()),
+              HasSubstr("2000 bytes, 1999 are available"));
+}
+
 TEST(StartGate, SleepsPerProcess_WhateverTheOthersDo) {
   FailureMonitor monitor;
   const std::unique_ptr<LocalChannel> channel = soloChannel(&monitor);

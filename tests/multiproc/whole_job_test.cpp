@@ -117,6 +117,22 @@ TEST_F(WholeJob, GivesTheSameGlobalBatchesOfSeedEdges_OnOneByFour_TwoByTwo_AndFo
   }
 }
 
+TEST_F(WholeJob, ContinuesAnEpochWhereItWasLeft_AlsoWithAsManyProcessesOnOtherMachines) {
+  const auto run = [&](int machines, int procs, const std::string& mode) {
+    FarhopProcess job(command(machines, procs, mode));
+    EXPECT_EQ(job.wait(90), 0) << job.err();
+    return batches(machines * procs);
+  };
+  const auto left = run(2, 2, "leave");
+  EXPECT_GE(left.size(), 8u);
+  for (const auto& [machines, procs] : {std::pair{2, 2}, {4, 1}}) {
+    forgetBatches();
+    EXPECT_EQ(run(machines, procs, "continue"), left) << machines << " x " << procs;
+  }
+  forgetBatches();
+  run(1, 2, "another");
+}
+
 TEST_F(WholeJob, EndsWithTheSameParametersOnAllProcesses_AlsoWithUnevenEpochs) {
   FarhopProcess job(command(2, 2, "train"));
   ASSERT_EQ(job.wait(90), 0) << job.err();

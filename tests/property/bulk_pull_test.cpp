@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "sampler/bulk_wire.h"
+#include "sampler/table_keys.h"
 #include "tests/fixture_graphs.h"
 #include "tests/sampling_cluster.h"
 #include "tests/temporary_directory.h"
@@ -72,7 +73,16 @@ std::vector<uint64_t> randomGids(const SamplingCluster& cluster, int type, size_
   return gids;
 }
 
-class BulkPull : public ::testing::TestWithParam<bool> {
+// What carries the bytes, and who moves them.
+struct Way {
+  const char* name;
+  const char* provider;  // null: within the process
+  sampler::BulkReads reads = sampler::BulkReads::kAutomatic;
+};
+void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
+const auto nameOf = [](const auto& one) { return one.param.name; };
+
+class BulkPull : public ::testing::TestWithParam<Way> {
  protected:
   std::string store(const FixtureOptions& options, int parts = 3) {
     const std::string path = directory_ / absl::StrCat("store", stores_++);
@@ -80,8 +90,18 @@ class BulkPull : public ::testing::TestWithParam<bool> {
   }
   BulkCluster bulk() const {
     BulkCluster options;
-    options.fabric = GetParam();
+    options.fabric = GetParam().provider != nullptr;
+    if (options.fabric) options.provider = GetParam().provider;
+    options.puller.reads = GetParam().reads;
     return options;
+  }
+  static bool reads() { return GetParam().reads == sampler::BulkReads::kAlways; }
+  // That rows have come the way they should.
+  static void expectUsed(TestMachine& puller, TestMachine& owner) {
+    EXPECT_EQ(puller.bulk->traffic().reads > 0, reads());
+    EXPECT_EQ(puller.bulk->traffic().arrivals > 0, !reads());
+    EXPECT_EQ(owner.bulk->traffic().writes > 0, !reads());
+    EXPECT_EQ(puller.slots->open(), 0u);
   }
   // The same from both, and OK.
   static void expectSame(SamplingCluster& bulk, SamplingCluster& plain, const Call& call, const std::string& what) {
@@ -112,8 +132,7 @@ TEST_P(BulkPull, BringsTheSameBytes_WhateverTheWidth) {
                  {.machine = 2, .gids = randomGids(fast, 0, 100, 8), .features = {{"label"}, {"x"}, {"original_id"}}, .mayLand = mayLand},
                  what);
     }
-    EXPECT_GT(fast.machine(0).bulk->traffic().arrivals, 0u);
-    EXPECT_EQ(fast.machine(0).slots->open(), 0u);
+    expectUsed(fast.machine(0), fast.machine(1));
   }
 }
 
@@ -183,6 +202,7 @@ TEST_P(BulkPull, LandsRowsThatWereAskedForInOrder_WithFewWrites) {
   std::iota(gids.begin(), gids.end(), book.begin(0, 1));
   expectSame(fast, plain, {.gids = gids, .features = {{"x"}}}, "in order");
   EXPECT_LE(fast.machine(1).bulk->traffic().writes, 4u);
+  EXPECT_LE(fast.machine(0).bulk->traffic().reads, gids.size() / 1024 + 1);
 }
 
 TEST_P(BulkPull, ServesManyAtATime) {
@@ -395,6 +415,110 @@ TEST_P(BulkPullFault, IsCutShort_WhenItIsCancelled) {
   EXPECT_EQ(done.get_future().get().code(), absl::StatusCode::kCancelled);
 }
 
+class BulkReadFault : public BulkPullFault {};
+
+TEST_P(BulkReadFault, GoesOnWithWritesOfTheOwner_WhoseTablesCannotBeRegistered) {
+  FixtureOptions fixture;
+  fixture.featureDim = 4096;
+  fixture.nodes = 600;
+  const std::string path = store(fixture, 2);
+  BulkCluster options = bulk();
+  options.maxRegisteredBytes = 2'800'000;  // for buffers, but not for a table of 4.9 MB
+  SamplingCluster plain(path, 2, rpc::TransportKind::kInProcess), cluster(path, 2, options);
+  ASSERT_GT(cluster.store().book().count(0, 1) * 16'384, options.maxRegisteredBytes);
+  for (int i = 0; i < 2; ++i) {
+    const std::vector<uint64_t> gids{cluster.store().book().begin(0, 1), cluster.store().book().begin(0, 1) + 3};
+    expectSame(cluster, plain, {.gids = gids, .features = {{"x"}}, .mayLand = false}, "refused");
+  }
+  EXPECT_EQ(cluster.machine(0).bulk->traffic().reads, 0u);
+  EXPECT_GT(cluster.machine(0).bulk->traffic().arrivals, 0u);
+}
+
+TEST_P(BulkReadFault, GoesOnWithWritesOfTheOwner_WhoseAnswerAboutTablesIsNonsense) {
+  const std::string path = wideStore();
+  SamplingCluster plain(path, 2, rpc::TransportKind::kInProcess), cluster(path, 2, bulk());
+  cluster.machine(1).agent->handle(sampler::kTableKeysMethod, [](rpc::Request, rpc::Responder responder) {
+    responder.reply({sampler::encodeTableKeys({{0, 1, 77, 0, 1000}})});
+  });
+  expectSame(cluster, plain, callOf(cluster, true, milliseconds(20'000)), "nonsense");
+  EXPECT_EQ(cluster.machine(0).bulk->traffic().reads, 0u);
+}
+
+TEST_P(BulkReadFault, EndsAtItsDeadline_WhenAnOwnerDoesNotSayWhereItsTablesAre) {
+  SamplingCluster cluster(wideStore(), 2, bulk());
+  std::mutex mutex;
+  std::vector<rpc::Responder> held;
+  cluster.machine(1).agent->handle(sampler::kTableKeysMethod, [&](rpc::Request, rpc::Responder responder) {
+    std::lock_guard lock(mutex);
+    held.push_back(std::move(responder));
+  });
+  const auto start = Clock::now();
+  const Pulled late = pullNow(cluster, callOf(cluster, true, milliseconds(300)));
+  EXPECT_LT(Clock::now() - start, milliseconds(5000));
+  EXPECT_EQ(late.status.code(), absl::StatusCode::kDeadlineExceeded) << late.status;
+  ASSERT_TRUE(peerOf(late.status).has_value()) << late.status;
+  cluster.machine(1).agent->close(absl::CancelledError("test over"));
+  std::lock_guard lock(mutex);
+  held.clear();
+}
+
+// Keys that are not the owner's: the provider refuses the read.
+TEST_P(BulkReadFault, GoesOnByTheAgent_WhenReadsFail) {
+  const std::string path = wideStore();
+  for (bool lands : {true, false}) {
+    SamplingCluster plain(path, 2, rpc::TransportKind::kInProcess), cluster(path, 2, bulk());
+    const uint64_t rows = cluster.store().book().count(0, 1);
+    const uint64_t rowBytes = lands ? 4096 * sizeof(float) : sampler::featureSpec(*cluster.machine(0).graph, 0, 1).rowBytes();
+    cluster.machine(1).agent->handle(sampler::kTableKeysMethod, [&](rpc::Request, rpc::Responder responder) {
+      responder.reply({sampler::encodeTableKeys({{0, 1, 0x1234567, 0, rows * rowBytes}})});
+    });
+    const Pulled failed = pullNow(cluster, callOf(cluster, lands, milliseconds(3'000)));
+    EXPECT_FALSE(failed.status.ok());
+    ASSERT_TRUE(peerOf(failed.status).has_value()) << failed.status;
+    EXPECT_EQ(peerOf(failed.status)->machine, 1);
+    expectSame(cluster, plain, callOf(cluster, lands, milliseconds(20'000)), "by the agent");
+  }
+}
+
+TEST_P(BulkReadFault, NamesTheLostOwner_AndServesTheRest) {
+  FixtureOptions fixture;
+  fixture.featureDim = 4096;
+  SamplingCluster cluster(store(fixture, 3), 3, bulk());
+  const auto& book = cluster.store().book();
+  const Call both{.gids = {book.begin(0, 1), book.begin(0, 2)}, .features = {{"x"}}};
+  const Pulled first = pullNow(cluster, both);
+  EXPECT_TRUE(first.status.ok()) << first.status;
+  cluster.machine(2).agent->close(absl::CancelledError("gone"));
+  absl::Status lost;  // until then its memory is read without it
+  EXPECT_TRUE(eventually([&] { return !(lost = pullNow(cluster, both).status).ok(); }));
+  ASSERT_TRUE(peerOf(lost).has_value()) << lost;
+  EXPECT_EQ(peerOf(lost)->machine, 2);
+  const Pulled rest = pullNow(cluster, {.gids = {book.begin(0, 1)}, .features = {{"x"}}});
+  EXPECT_TRUE(rest.status.ok()) << rest.status;
+  EXPECT_GT(cluster.machine(0).bulk->traffic().reads, 0u);
+}
+
+TEST_P(BulkReadFault, LeavesWhatTheJobMakesToItsOwner) {
+  SamplingCluster cluster(wideStore(), 2, bulk());
+  const partition::FeatureSpec spec{"made", DType::kFloat32, {4096}};
+  std::vector<std::vector<float>> made;
+  for (int m = 0; m < 2; ++m) {
+    sampler::JobFeatures& features = cluster.machine(m).graph->jobFeatures();
+    const auto index = features.add(0, spec);
+    ASSERT_TRUE(index.ok());
+    made.emplace_back(cluster.store().book().count(0, m) * 4096, static_cast<float>(m + 5));
+    std::vector<const std::byte*> tables(2, nullptr);
+    tables[static_cast<size_t>(m)] = reinterpret_cast<const std::byte*>(made.back().data());
+    features.publish(*index, tables, nullptr);
+  }
+  const Pulled pulled = pullNow(cluster, {.gids = {cluster.store().book().begin(0, 1)}, .features = {{"made"}, {"x"}}});
+  ASSERT_TRUE(pulled.status.ok()) << pulled.status;
+  float first = 0;
+  std::memcpy(&first, pulled.rows[0].data(), sizeof(first));
+  EXPECT_EQ(first, 6.0F);
+  EXPECT_EQ(cluster.machine(0).bulk->traffic().reads, 0u);
+}
+
 TEST_P(BulkPullFault, RefusesRequestsThatDoNotFit) {
   SamplingCluster cluster(wideStore(), 2, bulk());
   const sampler::PartitionedGraph& graph = *cluster.machine(1).graph;
@@ -437,11 +561,38 @@ TEST_P(BulkPullFault, RefusesRequestsThatDoNotFit) {
   EXPECT_FALSE(decode(bad).ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, BulkPullFault, ::testing::Values(false, true),
-                         [](const auto& one) { return one.param ? "Tcp" : "InProcess"; });
+using sampler::BulkReads;
 
-INSTANTIATE_TEST_SUITE_P(Over, BulkPull, ::testing::Values(false, true),
-                         [](const auto& one) { return one.param ? "Tcp" : "InProcess"; });
+INSTANTIATE_TEST_SUITE_P(Over, BulkPullFault, ::testing::Values(Way{"InProcess", nullptr}, Way{"Tcp", "tcp"}), nameOf);
+
+INSTANTIATE_TEST_SUITE_P(Over, BulkPull,
+                         ::testing::Values(Way{"InProcess", nullptr}, Way{"Tcp", "tcp"},
+                                           Way{"InProcessReads", nullptr, BulkReads::kAlways},
+                                           Way{"TcpReads", "tcp", BulkReads::kAlways}),
+                         nameOf);
+
+INSTANTIATE_TEST_SUITE_P(Over, BulkReadFault,
+                         ::testing::Values(Way{"InProcess", nullptr, BulkReads::kAlways}, Way{"Tcp", "tcp", BulkReads::kAlways}),
+                         nameOf);
+
+// See MoveBytesThroughSharedMemory_WhenAsked.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+class BulkPullSharedMemory : public BulkPull {};
+
+TEST_P(BulkPullSharedMemory, BringsTheSameBytes) {
+  FixtureOptions fixture;
+  fixture.featureDim = 1024;
+  const std::string path = store(fixture, 2);
+  SamplingCluster plain(path, 2, rpc::TransportKind::kInProcess), fast(path, 2, bulk());
+  for (bool mayLand : {true, false}) {
+    expectSame(fast, plain, {.gids = randomGids(fast, 0, 3000, 7), .features = {{"x"}, {"label"}}, .mayLand = mayLand}, "shm");
+  }
+  expectUsed(fast.machine(0), fast.machine(1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, BulkPullSharedMemory,
+                         ::testing::Values(Way{"Writes", "shm"}, Way{"Reads", "shm", BulkReads::kAlways}), nameOf);
+#endif
 
 }  // namespace
 }  // namespace farhop::testing

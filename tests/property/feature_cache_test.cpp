@@ -349,6 +349,51 @@ TEST_F(CachedPull, SendsNothing_WhenAllIsCached) {
   }
 }
 
+// Rows that land in their place (wide ones) and rows that are staged: what is cached is copied here, and its owner neither
+// reads nor writes it.
+TEST(CachedBulkPull, TakesCachedRowsHere_AndAsksTheOwnersForTheOthersOnly) {
+  for (uint64_t floats : {4, 2100}) {
+    const TemporaryDirectory directory;
+    FixtureOptions fixture = clusteredGraph();
+    fixture.nodes = 80;
+    fixture.edges = 200;
+    fixture.featureDim = floats;
+    const std::string path = writeFixtureStore(fixture, 4, directory / "store");
+    SamplingCluster plain(path, 4, kTransport), fast(path, 4, testing::BulkCluster{});
+    const size_t rowBytes = floats * sizeof(float);
+    const auto bytesRead = [&](int machine) { return fast.machine(machine).metrics->featureBytesRead.value(); };
+    for (int type : {0, 1}) {
+      std::vector<uint64_t> gids(plain.store().book().numNodes(type));
+      std::iota(gids.begin(), gids.end(), uint64_t{0});
+      std::reverse(gids.begin(), gids.end());
+      auto rows = std::make_shared<std::vector<std::byte>>(gids.size() * rowBytes, std::byte{0xEE});
+      std::vector<double> before;
+      for (int m = 0; m < 4; ++m) before.push_back(bytesRead(m));
+      const Traffic trafficBefore = trafficOf(fast, 1);
+      sampler::PullRequest request;
+      request.nodeType = type;
+      request.gids = gids;
+      request.targets = {{*sampler::featureIndex(*fast.machine(1).graph, type, "x"), rows->data()}};
+      request.keepAlive = rows;
+      request.deadline = Deadline::after(std::chrono::seconds(20));
+      std::promise<absl::Status> done;
+      fast.machine(1).puller->pull(std::move(request), [&](absl::Status status) { done.set_value(std::move(status)); });
+      ASSERT_TRUE(done.get_future().get().ok());
+      EXPECT_EQ(*rows, plain.pull(1, type, "x", gids, false)) << floats << " floats, type " << type;
+      const Traffic after = trafficOf(fast, 1);
+      const double cached = after.cached - trafficBefore.cached, remote = after.remote - trafficBefore.remote;
+      EXPECT_EQ(cached, static_cast<double>(fast.machine(1).graph->featureCache().rows(type)));
+      EXPECT_GT(cached, 0);
+      EXPECT_GT(remote, 0);
+      double readByOthers = 0;
+      for (int m : {0, 2, 3}) readByOthers += bytesRead(m) - before[static_cast<size_t>(m)];
+      EXPECT_EQ(readByOthers, remote * static_cast<double>(rowBytes));
+      EXPECT_EQ(bytesRead(1) - before[1], (static_cast<double>(gids.size()) - remote) * static_cast<double>(rowBytes));
+    }
+    EXPECT_GT(fast.machine(1).bulk->traffic().arrivals, 0u);
+  }
+}
+
 TEST_F(CachedPull, LeavesOutWhatTheMachineOwns_AndSecondCopies) {
   const OpenedStore opened = openStore(store());
   for (int machines : {1, 2, 3, 4}) {

@@ -2,12 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
 
 #include "runtime/launcher_watch.h"
+#include "runtime/step_watch.h"
 
 namespace farhop::runtime {
 namespace {
@@ -193,6 +198,54 @@ TEST_F(LauncherWatchTest, GoesWithoutALauncher_WhereTheSocketIsLost) {
     ASSERT_TRUE(none.ok());
     EXPECT_EQ(*none, nullptr);
   }
+}
+
+// The test's own name, 15 characters as the kernel keeps it: an ancestor of a child of a child.
+TEST(StepWatch, RecordsThisProcessAsLost_WhenTheAncestorThatStartedItEnds) {
+  int ready[2], result[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ASSERT_EQ(::pipe(result), 0);
+  const pid_t daemon = ::fork();
+  if (daemon == 0) {
+    ::prctl(PR_SET_NAME, "step (daemon) x");
+    if (::fork() != 0) {
+      ::pause();
+      ::_exit(1);
+    }
+    ::prctl(PR_SET_NAME, "trainer");
+    LaunchContract contract;
+    contract.numMachines = 2;
+    contract.machine = 1;
+    FailureMonitor monitor;
+    std::string text = "no watch";
+    if (auto watch = StepWatch::open(contract, &monitor, "step (daemon) x"); watch.ok() && *watch != nullptr) {
+      (void)!::write(ready[1], "r", 1);
+      text = monitor.waitFor(Deadline::after(std::chrono::seconds(20))) ? std::string(monitor.status().message()) : "nothing";
+    }
+    (void)!::write(result[1], text.data(), text.size());
+    ::_exit(0);
+  }
+  ::close(ready[1]);
+  ::close(result[1]);
+  char byte = 0;
+  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+  ::kill(daemon, SIGKILL);
+  ::waitpid(daemon, nullptr, 0);
+  char text[500] = "";
+  EXPECT_GT(::read(result[0], text, sizeof(text) - 1), 0);
+  EXPECT_THAT(std::string(text), ::testing::MatchesRegex("lost machine 1 process 0: step \\(daemon\\) x \\(pid [0-9]+\\), which started it, has ended.*"));
+  ::close(ready[0]);
+  ::close(result[0]);
+}
+
+TEST(StepWatch, IsNoneWithoutSuchAnAncestor_WithALauncher_AndAlone) {
+  FailureMonitor monitor;
+  LaunchContract contract;
+  contract.numMachines = 2;
+  EXPECT_EQ(*StepWatch::open(contract, &monitor, "no such process"), nullptr);
+  EXPECT_EQ(findAncestor("no such process"), std::nullopt);
+  contract.launcherFd = 5;
+  EXPECT_EQ(*StepWatch::open(contract, &monitor), nullptr);
 }
 
 }  // namespace

@@ -68,6 +68,9 @@ TEST(LaunchContract, WritesWhatItReads) {
   contract->machine = 0;
   contract->masterFd = 7;
   contract->launcherFd = 8;
+  contract->start = {true, {}, 3};
+  contract->binding = {BindTo::kNuma, true};
+  contract->memoryEstimateBytes = 1 << 20;
   const Variables written = launchEnvironment(*contract);
   const auto again = read(written);
   ASSERT_TRUE(again.ok()) << again.status();
@@ -129,6 +132,9 @@ TEST(LaunchContract, NamesTheVariable_WhenTheSetContradictsItself) {
            Case{"FARHOP_JOB_ID", "a/b", "FARHOP_JOB_ID is 'a/b'"},
            Case{"FARHOP_JOB_TOKEN", "my secret", "FARHOP_JOB_TOKEN must be"},
            Case{"FARHOP_START", "later", "FARHOP_START: start mode 'later'"},
+           Case{"FARHOP_START", "gate:0", "FARHOP_START: start mode gate's width is 0: it must be between 1 and 1024"},
+           Case{"FARHOP_BIND", "cores", "FARHOP_BIND: binding 'cores': it must be none, core, numa"},
+           Case{"FARHOP_MEMORY_ESTIMATE", "much", "FARHOP_MEMORY_ESTIMATE is 'much'"},
            Case{"FARHOP_MASTER_FD", "5", "FARHOP_MASTER_FD is set, but FARHOP_MACHINE is 1"},
            Case{"FARHOP_MASTER_FD", "five", "FARHOP_MASTER_FD is 'five'"},
            Case{"FARHOP_LAUNCHER_FD", "-1", "FARHOP_LAUNCHER_FD is '-1'"},

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <random>
+#include <thread>
 
 #include "base/file.h"
 #include "tests/temporary_directory.h"
@@ -66,7 +67,7 @@ TEST(LineCutter, LosesNothing_HoweverTheBytesArrive) {
   }
 }
 
-// A pump between two pipes of ours, with files in place of the launcher's streams.
+// A pump with files in place of the launcher's streams.
 class OutputPumpTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -77,20 +78,9 @@ class OutputPumpTest : public ::testing::Test {
     auto pump = OutputPump::open("m1 p0", 0, directory_ / "log", terminals_);
     ASSERT_TRUE(pump.ok()) << pump.status();
     pump_.emplace(*std::move(pump));
-    FileDescriptor read[2];
-    for (int i = 0; i < 2; ++i) {
-      int fds[2];
-      ASSERT_EQ(::pipe2(fds, O_NONBLOCK), 0);
-      read[i] = FileDescriptor(fds[0]);
-      write_[i] = FileDescriptor(fds[1]);
-    }
-    pump_->attach(std::move(read[0]), std::move(read[1]));
   }
 
-  void send(OutputPump::Stream stream, const std::string& text) {
-    ASSERT_EQ(::write(write_[stream].get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
-    pump_->pump(stream);
-  }
+  void send(OutputPump::Stream stream, const std::string& text) { pump_->feed(stream, text); }
   std::string shown(int stream) {
     (stream == 0 ? terminals_.out : terminals_.err)->writeSome();
     return *readFile(directory_ / (stream == 0 ? "out" : "err"));
@@ -100,7 +90,6 @@ class OutputPumpTest : public ::testing::Test {
   std::vector<FileDescriptor> files_;
   Terminals terminals_;
   std::optional<OutputPump> pump_;
-  FileDescriptor write_[2];
 };
 
 TEST_F(OutputPumpTest, PrefixesLinesAndKeepsThemInTheLog) {
@@ -117,9 +106,7 @@ TEST_F(OutputPumpTest, PrefixesLinesAndKeepsThemInTheLog) {
 TEST_F(OutputPumpTest, ShowsAnUnfinishedLineAtTheEnd) {
   send(OutputPump::kOut, "half");
   EXPECT_EQ(shown(0), "");
-  write_[0].reset();
-  pump_->pump(OutputPump::kOut);
-  EXPECT_FALSE(pump_->open(OutputPump::kOut));
+  pump_->end(OutputPump::kOut);
   EXPECT_EQ(shown(0), "[m1 p0] half\n");
   EXPECT_EQ(*readFile(directory_ / "log"), "half");
 }
@@ -152,13 +139,26 @@ TEST_F(OutputPumpTest, RemembersTheLastLines) {
   EXPECT_EQ(pump_->tail().back().size(), OutputPump::kTailLineBytes);
 }
 
-TEST_F(OutputPumpTest, StopsReading_WhileTheTerminalIsFull) {
-  EXPECT_GE(pump_->pollFd(OutputPump::kOut), 0);
+TEST_F(OutputPumpTest, IsFull_WhileTheTerminalIs) {
+  EXPECT_FALSE(pump_->full(OutputPump::kOut));
   terminals_.out->append(std::string(300'000, 'x'));
-  EXPECT_EQ(pump_->pollFd(OutputPump::kOut), -1);
-  EXPECT_GE(pump_->pollFd(OutputPump::kErr), 0);
+  EXPECT_TRUE(pump_->full(OutputPump::kOut));
+  EXPECT_FALSE(pump_->full(OutputPump::kErr));
   terminals_.out->writeSome();
-  EXPECT_GE(pump_->pollFd(OutputPump::kOut), 0);
+  EXPECT_FALSE(pump_->full(OutputPump::kOut));
+}
+
+TEST_F(OutputPumpTest, KeepsInTheLogWhatIsNotShown) {
+  auto quiet = OutputPump::open("m0 p1", 1, directory_ / "quiet", terminals_, {false, true});
+  ASSERT_TRUE(quiet.ok()) << quiet.status();
+  terminals_.out->append(std::string(300'000, 'x'));
+  EXPECT_FALSE(quiet->full(OutputPump::kOut));
+  quiet->feed(OutputPump::kOut, "hidden\n");
+  quiet->feed(OutputPump::kErr, "shown\n");
+  EXPECT_EQ(shown(1), "[m0 p1] shown\n");
+  EXPECT_EQ(shown(0), std::string(300'000, 'x'));
+  EXPECT_EQ(*readFile(directory_ / "quiet"), "hidden\nshown\n");
+  EXPECT_THAT(quiet->tail(), ElementsAre("hidden", "shown"));
 }
 
 TEST(Terminal, NeverBlocks_WhenItsReaderDoes) {
@@ -176,6 +176,33 @@ TEST(Terminal, NeverBlocks_WhenItsReaderDoes) {
   EXPECT_FALSE(terminal.pending());  // nobody reads any more
   terminal.append("more");
   EXPECT_FALSE(terminal.pending());
+}
+
+TEST(Terminal, LeavesOut_WhenItsReaderTakesNothingForLong) {
+  int fds[2];
+  ASSERT_EQ(::pipe(fds), 0);
+  FileDescriptor read(fds[0]), write(fds[1]);
+  Terminal terminal(write.get(), std::chrono::milliseconds(50));
+  const std::string line = std::string(999, 'x') + "\n";
+  for (int i = 0; i < 1'000; ++i) terminal.append(line);
+  terminal.writeSome();
+  terminal.writeSome();
+  EXPECT_TRUE(terminal.full());
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_FALSE(terminal.full());  // nobody waits for this reader any more
+  const size_t pending = terminal.pendingBytes();
+  for (int i = 0; i < 7; ++i) terminal.append(line);
+  terminal.appendOwn("farhop: failed\n");
+  EXPECT_EQ(terminal.pendingBytes(), pending + 15);
+  std::string text;
+  for (std::vector<char> bytes(1 << 20); text.find("left out") == std::string::npos;) {
+    const ssize_t n = ::read(read.get(), bytes.data(), bytes.size());
+    ASSERT_GT(n, 0);
+    text.append(bytes.data(), static_cast<size_t>(n));
+    terminal.writeSome();
+  }
+  EXPECT_NE(text.find("farhop: failed\nfarhop: 7 lines were left out"), std::string::npos);
+  EXPECT_FALSE(terminal.full());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "sampler/subgraph_wire.h"
+#include "sampler/tree_nodes.h"
 #include "sampler/walk_kernels.h"
 #include "sampler/walk_service.h"
 #include "tests/fixture_graphs.h"
@@ -56,12 +57,27 @@ class WalkWire : public ::testing::Test {
 
   StepRequest steps() const { return {{1, true, 0}, 99, 4, 3, {{0, 4}}, {0, 1, 2, 3}, {7, 8, 9, 10}}; }
   AdjacencyRequest adjacency() const { return {0, {{0, 3}}, {0, 1, 2}, {5, 6, 7}}; }
-  SubgraphRequest subgraph() const { return {true, {{0, 0, 3, 0}, {1, 0, 2, 0}}, {0, 1, 2, 0, 1}}; }
+  SubgraphRequest subgraph() const { return {true, {{0, 0, 3, 0}, {1, 0, 2, 0}}, {0, 1, 2, 0, 1}, {}, {}}; }
   std::vector<PodVector<uint64_t>> nodes() const { return {{0, 1, 2, 40}, {0, 1}}; }
   PositionsByType positions() const {
     PositionsByType positions;
-    for (const auto& gids : nodes()) positions.push_back(std::make_unique<const NodePositions>(gids));
+    for (const auto& gids : nodes()) positions.emplace_back(std::span<const uint64_t>(gids.data(), gids.size()));
     return positions;
+  }
+
+  // The same where seeds are disjoint and have times.
+  SubgraphRequest timedTrees() const {
+    SubgraphRequest request = subgraph();
+    request.trees = {0, 1, 1, 2, 0};
+    request.times = {5, -1, 7, 7, 9};
+    return request;
+  }
+  std::vector<PodVector<uint32_t>> trees() const { return {{0, 1, 1, 0}, {2, 0}}; }
+  bool fits(const SubgraphRequest& request, std::span<const rpc::Bytes> reply) const {
+    const std::vector<uint64_t> setSizes = {4, 2};
+    std::vector<std::vector<DrawSlice>> slices(3, std::vector<DrawSlice>(2));
+    const auto view = viewSubgraphReply(request, reply, setSizes, *graph_);
+    return view.ok() && sliceInduced(request, *view, setSizes, *graph_, &slices).ok();
   }
 
   static std::unique_ptr<farhop::testing::TemporaryDirectory> directory_;
@@ -89,11 +105,31 @@ TEST_F(WalkWire, ReadsBackWhatItWrote) {
   auto rows = decodeSubgraphRows(encodeSubgraphRows(subgraph()), *graph_);
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_EQ(rows->rows, subgraph().rows);
-  auto sets = decodeNodeSets(encodeNodeSets(nodes(), *graph_), *graph_);
+  auto sets = decodeNodeSets(encodeNodeSets(nodes(), {}, false, *graph_), false, *graph_);
   ASSERT_TRUE(sets.ok()) << sets.status();
   EXPECT_TRUE(nodes()[0] == (*sets)[0] && nodes()[1] == (*sets)[1]);
   const auto reply = serveSubgraph(*rows, positions(), *graph_);
-  EXPECT_TRUE(sliceSubgraphReply(*rows, *reply, std::vector<uint64_t>{4, 2}, *graph_).ok());
+  EXPECT_TRUE(fits(*rows, *reply));
+}
+
+TEST_F(WalkWire, ReadsBackTreesAndTimes) {
+  const auto rows = decodeSubgraphRows(encodeSubgraphRows(timedTrees()), *graph_);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_TRUE(rows->rows == timedTrees().rows && rows->trees == timedTrees().trees && rows->times == timedTrees().times);
+  const rpc::Bytes bytes = encodeNodeSets(nodes(), trees(), true, *graph_);
+  const auto sets = decodeNodeSets(bytes, true, *graph_);
+  ASSERT_TRUE(sets.ok()) << sets.status();
+  for (size_t type = 0; type < 2; ++type) {
+    for (size_t i = 0; i < nodes()[type].size(); ++i) {
+      EXPECT_EQ((*sets)[type][i], treeNode(trees()[type][i], nodes()[type][i]));
+    }
+  }
+  EXPECT_FALSE(decodeNodeSets(bytes, false, *graph_).ok());  // whether there are trees is said by the rows
+  const PositionsByType of(sets->begin(), sets->end());
+  EXPECT_TRUE(fits(*rows, *serveSubgraph(*rows, of, *graph_)));
+  auto tooMany = trees();
+  tooMany[1][0] = kMaxTrees;
+  EXPECT_FALSE(decodeNodeSets(encodeNodeSets(nodes(), tooMany, true, *graph_), true, *graph_).ok());
 }
 
 TEST_F(WalkWire, InducesNoMoreThanAReplyHolds) {
@@ -134,8 +170,11 @@ TEST_F(WalkWire, RefusesAnyOtherLength) {
   check(encodeStepRequest(steps()), [&](rpc::Bytes b) { return decodeStepRequest(arrayOf(std::move(b)), *graph_).ok(); });
   check(encodeAdjacencyRequest(adjacency(), *graph_),
         [&](rpc::Bytes b) { return decodeAdjacencyRequest(arrayOf(std::move(b)), *graph_).ok(); });
-  check(encodeSubgraphRows(subgraph()), [&](rpc::Bytes b) { return decodeSubgraphRows(b, *graph_).ok(); });
-  check(encodeNodeSets(nodes(), *graph_), [&](rpc::Bytes b) { return decodeNodeSets(b, *graph_).ok(); });
+  for (const SubgraphRequest& request : {subgraph(), timedTrees()}) {
+    check(encodeSubgraphRows(request), [&](rpc::Bytes b) { return decodeSubgraphRows(b, *graph_).ok(); });
+  }
+  check(encodeNodeSets(nodes(), trees(), true, *graph_), [&](rpc::Bytes b) { return decodeNodeSets(b, true, *graph_).ok(); });
+  check(encodeNodeSets(nodes(), {}, false, *graph_), [&](rpc::Bytes b) { return decodeNodeSets(b, false, *graph_).ok(); });
   PodVector<uint64_t> gids;
   PodVector<uint8_t> isNeighbor;
   check(*serveSteps(steps(), *graph_),
@@ -150,12 +189,12 @@ TEST_F(WalkWire, RefusesAnyOtherLength) {
       arrays.push_back(copyOf(reply[0]));
       arrays.push_back(copyOf(reply[1]));
       arrays[which] = std::move(b);
-      return sliceSubgraphReply(subgraph(), arrays, std::vector<uint64_t>{4, 2}, *graph_).ok();
+      return fits(subgraph(), arrays);
     });
   }
   EXPECT_FALSE(decodeStepRequest({}, *graph_).ok());
   EXPECT_FALSE(decodeAdjacencyRequest({}, *graph_).ok());
-  EXPECT_FALSE(sliceSubgraphReply(subgraph(), {}, std::vector<uint64_t>{4, 2}, *graph_).ok());
+  EXPECT_FALSE(fits(subgraph(), {}));
 }
 
 TEST_F(WalkWire, RefusesWhatDoesNotFitTheGraph) {
@@ -207,7 +246,7 @@ TEST_F(WalkWire, RefusesWhatDoesNotFitTheGraph) {
   EXPECT_FALSE(decodeSubgraphRows(encodeSubgraphRows(rows), *graph_).ok());
   auto beyond = nodes();
   beyond[1].push_back(1'000);
-  EXPECT_FALSE(decodeNodeSets(encodeNodeSets(beyond, *graph_), *graph_).ok());
+  EXPECT_FALSE(decodeNodeSets(encodeNodeSets(beyond, {}, false, *graph_), false, *graph_).ok());
 }
 
 // Random damage: an answer, never a crash or a read out of bounds (ASan runs this).
@@ -221,30 +260,35 @@ TEST_F(WalkWire, AnswersAnyDamage) {
     return bytes;
   };
   const rpc::Bytes step = encodeStepRequest(steps()), asked = encodeAdjacencyRequest(adjacency(), *graph_);
-  const rpc::Bytes rows = encodeSubgraphRows(subgraph()), sets = encodeNodeSets(nodes(), *graph_);
+  const rpc::Bytes rows = encodeSubgraphRows(subgraph()), sets = encodeNodeSets(nodes(), {}, false, *graph_);
   const rpc::Bytes stepReply = *serveSteps(steps(), *graph_), askedReply = *serveAdjacency(adjacency(), *graph_);
   const std::vector<rpc::Bytes> subgraphReply = *serveSubgraph(subgraph(), positions(), *graph_);
   PodVector<uint64_t> gids;
   PodVector<uint8_t> isNeighbor;
+  const rpc::Bytes treeRows = encodeSubgraphRows(timedTrees()), treeSets = encodeNodeSets(nodes(), trees(), true, *graph_);
   int accepted = 0;
   for (int round = 0; round < 3'000; ++round) {
+    auto decodedTrees = decodeNodeSets(damaged(treeSets), true, *graph_);
+    if (auto decoded = decodeSubgraphRows(damaged(treeRows), *graph_); decoded.ok() && decodedTrees.ok()) {
+      const PositionsByType of(decodedTrees->begin(), decodedTrees->end());
+      accepted += serveSubgraph(*decoded, of, *graph_).ok() ? 1 : 0;
+    }
     if (auto decoded = decodeStepRequest(arrayOf(damaged(step)), *graph_); decoded.ok()) {
       accepted += serveSteps(*decoded, *graph_).ok() ? 1 : 0;
     }
     if (auto decoded = decodeAdjacencyRequest(arrayOf(damaged(asked)), *graph_); decoded.ok()) {
       accepted += serveAdjacency(*decoded, *graph_).ok() ? 1 : 0;
     }
-    auto decodedSets = decodeNodeSets(damaged(sets), *graph_);
+    auto decodedSets = decodeNodeSets(damaged(sets), false, *graph_);
     if (auto decoded = decodeSubgraphRows(damaged(rows), *graph_); decoded.ok() && decodedSets.ok()) {
-      PositionsByType of;
-      for (const auto& list : *decodedSets) of.push_back(list.empty() ? nullptr : std::make_unique<const NodePositions>(list));
+      const PositionsByType of(decodedSets->begin(), decodedSets->end());
       accepted += serveSubgraph(*decoded, of, *graph_).ok() ? 1 : 0;
     }
     (void)decodeStepReply(steps(), arrayOf(damaged(stepReply)), *graph_, &gids);
     (void)decodeAdjacencyReply(adjacency(), arrayOf(damaged(askedReply)), &isNeighbor);
     std::vector<rpc::Bytes> reply;
     for (const rpc::Bytes& array : subgraphReply) reply.push_back(damaged(array));
-    (void)sliceSubgraphReply(subgraph(), reply, std::vector<uint64_t>{4, 2}, *graph_);
+    (void)fits(subgraph(), reply);
   }
   EXPECT_GT(accepted, 1'000);
 }

@@ -8,6 +8,7 @@
 
 #include "farhop/batch.h"
 #include "farhop/edge_seeds.h"
+#include "farhop/epoch.h"
 #include "farhop/error.h"
 #include "farhop/graph.h"
 #include "farhop/link_loader.h"

@@ -7,6 +7,7 @@
 
 #include "farhop/batch.h"
 #include "farhop/edge_seeds.h"
+#include "farhop/epoch.h"
 #include "farhop/graph.h"
 #include "farhop/neighbor_loader.h"
 
@@ -27,7 +28,10 @@ enum class NegativeEnds { kDestination, kBoth };
 // are left out with it.
 enum class ExcludeSeedEdges { kNone, kSelf, kReverse };
 
-// docs/sampling.md, "Links", defines all of it. `disjoint`, `temporal` and `importance` cannot be set.
+// docs/sampling.md, "Links", defines all of it. `importance` cannot be set. With `disjoint` a seed edge, both its ends and
+// its negatives are the roots of one tree, which leaves out its own seed edge. `temporal` needs a time of each seed edge
+// (EdgeSeeds::withTimes(); Graph::edges() have those of the store), which is the tree's; negatives whose node type declares
+// times are no later either.
 struct LinkLoaderOptions : NeighborLoaderOptions {  // batchSize counts seed edges
   Negatives negatives = Negatives::kNone;
   // Above 0; a whole number for kTriplet. n seed edges get ceil(n * negativesPerEdge).
@@ -71,7 +75,8 @@ class LinkBatch : public Batch {
   torch::Tensor srcIndex() const;
   torch::Tensor dstPosIndex() const;
   torch::Tensor dstNegIndex() const;
-  // int64 [u], ascending: negatives (of triplets in row order) that strictNegatives did not get rid of.
+  // int64 [u], ascending: negatives (of triplets in row order) that strictNegatives did not get rid of; with `temporal`
+  // also those of seed edges than which every node is later.
   torch::Tensor unresolvedNegatives() const;
 
  private:
@@ -83,7 +88,9 @@ class LinkLoader {
  public:
   // Throws Error as NeighborLoader does, and: kInvalidArgument for negativesPerEdge that is out of range, for
   // kBoth with kTriplet, for seeds' labels with kTriplet, for a reverse relation that is none, for Graph::edges() dealt
-  // kGlobal on several machines, for disjoint or temporal sampling and importance neighbours. Nothing is sent.
+  // kGlobal on several machines, for importance neighbours, for seed edges that lack times or have some in vain;
+  // kNotFound for times that the store lacks. Nothing is sent, except to ask for the times of the nodes that negatives
+  // are drawn from where sampling is temporal.
   LinkLoader(const Graph& graph, const EdgeSeeds& seeds, const LinkLoaderOptions& options);
   ~LinkLoader();
   LinkLoader(LinkLoader&&) noexcept;
@@ -92,36 +99,14 @@ class LinkLoader {
   // As NeighborLoader's functions of these names.
   int64_t numBatches() const;
   std::string state() const;
-  int64_t restore(const std::string& state);
+  int64_t restore(const std::string& state, OtherProcesses otherProcesses = OtherProcesses::kRefuse);
 
-  class Epoch;
+  using Epoch = LoaderEpoch<LinkLoader, LinkBatch>;
+  using Iterator = Epoch::Iterator;
   Epoch epoch(int64_t epoch);
 
-  class Iterator {
-   public:
-    LinkBatch& operator*() { return batch_; }
-    LinkBatch* operator->() { return &batch_; }
-    Iterator& operator++();
-    bool operator!=(const Iterator& other) const { return loader_ != other.loader_; }
-    bool operator==(const Iterator& other) const { return loader_ == other.loader_; }
-
-   private:
-    friend class Epoch;
-    LinkLoader* loader_ = nullptr;  // null at the end
-    LinkBatch batch_;
-  };
-  class Epoch {
-   public:
-    Iterator begin();
-    Iterator end() { return {}; }
-
-   private:
-    friend class LinkLoader;
-    explicit Epoch(LinkLoader* loader) : loader_(loader) {}
-    LinkLoader* loader_;
-  };
-
  private:
+  friend Iterator;
   struct Impl;
   // False at the end of the epoch.
   bool next(LinkBatch* batch);

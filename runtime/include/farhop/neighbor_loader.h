@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "farhop/batch.h"
+#include "farhop/epoch.h"
 #include "farhop/graph.h"
 
 namespace farhop {
@@ -61,6 +62,9 @@ struct ImportanceSampling {
   std::vector<std::string> metapath;
   std::string weight;  // edge feature of all these relations to choose edges by; empty: uniformly
 };
+
+// What restore() does with a position in the middle of an epoch that was dealt to another number of processes.
+enum class OtherProcesses { kRefuse, kNextEpoch };
 
 struct NeighborLoaderOptions {
   // Neighbours per node and hop; [0] is the hop next to the seeds. -1 takes all, 0 none. Applies to every
@@ -135,46 +139,25 @@ class NeighborLoader {
   // Batches of this process per epoch.
   int64_t numBatches() const;
 
-  // The position after the last batch handed out, as a few bytes to be stored with a checkpoint: epoch, step, and
-  // a fingerprint of what makes the batches (store, seeds, options, number of processes).
+  // The position after the last batch handed out, as 64 bytes to be stored with a checkpoint: epoch, step, seed, number of
+  // processes, and a fingerprint of what makes the batches (store, seeds, options). All processes have the same at the same
+  // step, unless one has run out of an uneven epoch.
   std::string state() const;
   // Continues from there: the next epoch() of the number returned yields exactly the batches that were left of
-  // it. Throws Error(kInvalidArgument) for bytes that are no state, Error(kFailedPrecondition) for another
-  // store, other seeds or options, or another number of machines or processes.
-  int64_t restore(const std::string& state);
+  // it; none where the state is of its end. Throws Error(kInvalidArgument) for bytes that are no state,
+  // Error(kFailedPrecondition) for another store, other seeds or options, and, unless otherProcesses asks for the next
+  // whole epoch, for the middle of an epoch of another number of processes (of seeds dealt by owner: also for as many,
+  // split into machines otherwise).
+  int64_t restore(const std::string& state, OtherProcesses otherProcesses = OtherProcesses::kRefuse);
 
-  class Epoch;
+  using Epoch = LoaderEpoch<NeighborLoader, Batch>;
+  using Iterator = Epoch::Iterator;
   // Starts epoch number `epoch` (part of every draw's key). Leaving an epoch early is fine; starting another
   // ends the one before.
   Epoch epoch(int64_t epoch);
 
-  // What range-for needs. next() throws Error when sampling failed; the loader stays usable for another
-  // epoch unless a peer was lost.
-  class Iterator {
-   public:
-    Batch& operator*() { return batch_; }
-    Batch* operator->() { return &batch_; }
-    Iterator& operator++();
-    bool operator!=(const Iterator& other) const { return loader_ != other.loader_; }
-    bool operator==(const Iterator& other) const { return loader_ == other.loader_; }
-
-   private:
-    friend class Epoch;
-    NeighborLoader* loader_ = nullptr;  // null at the end
-    Batch batch_;
-  };
-  class Epoch {
-   public:
-    Iterator begin();
-    Iterator end() { return {}; }
-
-   private:
-    friend class NeighborLoader;
-    explicit Epoch(NeighborLoader* loader) : loader_(loader) {}
-    NeighborLoader* loader_;
-  };
-
  private:
+  friend Iterator;
   friend class RandomWalkLoader;
   struct Impl;
   // `sampling` as made from other options than `options`, of which the rest holds.

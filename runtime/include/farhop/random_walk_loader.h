@@ -39,6 +39,13 @@ struct RandomWalkLoaderOptions {
   int samplerThreads = 1;
   int batchesUnderWay = 2;
   std::chrono::milliseconds requestTimeout{60'000};  // all walks of a batch, and one pull
+  // Features whose pulls start as soon as a batch's walks are there, of the nodes that they visit; and copies kept with
+  // the own partitions: as in NeighborLoaderOptions. "original_id" can be prefetched as any feature.
+  bool cache = true;
+  std::vector<std::string> prefetch;
+  std::map<std::string, std::vector<std::string>> prefetchByType;
+  std::vector<std::string> prefetchOfSeeds;
+  int64_t prefetchBytes = int64_t{256} << 20;
 };
 
 // Yields batches without blocks, whose Batch::walks() are the walks: numbers of the batch's nodes. What a trainer of
@@ -63,7 +70,9 @@ class RandomWalkLoader {
   int64_t numBatches() const { return loader_.numBatches(); }
   Epoch epoch(int64_t epoch) { return loader_.epoch(epoch); }
   std::string state() const { return loader_.state(); }
-  int64_t restore(const std::string& state) { return loader_.restore(state); }
+  int64_t restore(const std::string& state, OtherProcesses otherProcesses = OtherProcesses::kRefuse) {
+    return loader_.restore(state, otherProcesses);
+  }
 
  private:
   NeighborLoader loader_;

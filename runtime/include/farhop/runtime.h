@@ -15,6 +15,10 @@
 
 namespace farhop {
 
+// The exit code of a trainer that has stopped when asked to, so that whoever started it knows that there is more to do
+// (scripts/slurm, docs/stopping.md). EX_TEMPFAIL of sysexits.h.
+inline constexpr int kStoppedExitCode = 75;
+
 // What openGraph() compares with the store's checksums before anything is sampled; the machine's processes share
 // the work, and reading the files once also brings them into memory. kStructure leaves features out: a damaged
 // one gives wrong numbers, not a crash.
@@ -31,7 +35,8 @@ struct RuntimeOptions {
   uint16_t masterPort = 0;
   std::string jobId;
   std::string token;
-  // "gate": group i starts when group i-1 is ready. "sleep:SECONDS": process p sleeps SECONDS * p.
+  // "gate": group i starts when group i-1 is ready. "gate:N": N groups at once, group i when group i-N is ready.
+  // "sleep:SECONDS": process p sleeps SECONDS * p.
   std::string start = "gate";
   std::string graph;   // default of Runtime::openGraph
   int masterFd = -1;   // listening socket handed over by a launcher, or -1
@@ -39,7 +44,11 @@ struct RuntimeOptions {
   // Tried when another program has taken masterPort, the same list on all processes; filled inside a Slurm step.
   std::vector<uint16_t> otherMasterPorts;
 
-  bool bindCores = true;                             // bind to physical cores, set libtorch's threads
+  // "core": to this process's share of the machine's physical cores. "numa": to all cores of the NUMA node that the
+  // share lies in. Both set libtorch's threads to the share's cores. With ":split" behind, sampler and communication
+  // threads get a third of the cores for themselves (of a single core all hardware threads but the first) instead of
+  // sharing all with the trainer's. "none": nothing is bound, and libtorch's threads are left alone.
+  std::string bind = "core";
   // Until all groups are ready. 0: two minutes, and a minute and the sleep step more per process of a machine.
   std::chrono::milliseconds startTimeout{0};
   std::chrono::milliseconds leaveTimeout{30'000};
@@ -47,7 +56,12 @@ struct RuntimeOptions {
   // How long a collective waits for processes that are alive but slow (a lost one ends it at once).
   std::chrono::milliseconds collectiveTimeout{1'800'000};
   StoreCheck storeCheck = StoreCheck::kAll;
-  uint64_t memoryEstimateBytes = 0;                  // what the gate waits to be free; 0: no check
+  // From start() on SIGUSR1 and SIGTERM ask the whole job to stop, see Runtime::stopRequested(). Otherwise they do from its
+  // first call on, and end this process before.
+  bool stopSignals = false;
+  // This long after start() the process asks as well; 0: never.
+  std::chrono::milliseconds stopAfter{0};
+  uint64_t memoryEstimateBytes = 0;                  // what the gate waits to be free; 0: no check (farhop run estimates it)
 
   // From FARHOP_* (farhop run), else from a Slurm step, else a single process. Throws
   // Error(kInvalidArgument) naming the variable that is missing or wrong.
@@ -137,6 +151,15 @@ class Runtime {
   // For a process whose epoch ended before the others': takes part in their averageGradients() with nothing
   // of its own, calling `step` after each (usually the optimiser's), until all have called joinUneven().
   void joinUneven(const std::vector<torch::Tensor>& parameters, const std::function<void()>& step);
+
+  // Whether the job is to stop: true on all processes after the same step, and from then on, once any of them got SIGUSR1
+  // or SIGTERM (from the first call on; signals that the program handles or ignores itself stay its own), has been in the
+  // job for stopAfter, or called requestStop(). To be called once per step, after averageGradients(), whose message
+  // carries the question: it then sends nothing. Without one since the last call it is a collective, a sum of one number.
+  // What to do then: save model and NeighborLoader::state(), leave(), end with kStoppedExitCode. Throws Error.
+  bool stopRequested();
+  // Asks, as a signal does. Thread-safe.
+  void requestStop();
 
   // Copies rank 0's values to all processes, in place. Collective.
   void broadcast(const std::vector<torch::Tensor>& tensors);

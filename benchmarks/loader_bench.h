@@ -1,0 +1,13 @@
+// `farhop-bench loader`: batches per second with their features, by several processes that sample and pull from each other.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "base/status.h"
+
+namespace farhop::benchmarks {
+
+// Adds the subcommand; what became of it is in *status after parsing.
+void addLoaderBench(CLI::App& app, absl::Status* status);
+
+}  // namespace farhop::benchmarks

@@ -1,0 +1,13 @@
+// `farhop-bench memory`: what very wide features cost in memory, by number of workers.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "base/status.h"
+
+namespace farhop::benchmarks {
+
+// Adds the subcommand; what became of it is in *status after parsing.
+void addMemoryBench(CLI::App& app, absl::Status* status);
+
+}  // namespace farhop::benchmarks

@@ -1,0 +1,11 @@
+// `farhop agent`: what `farhop run` starts on every machine. Not for people.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace farhop::launcher {
+
+void addAgentCommand(CLI::App& app, const std::string& version, int* exitCode);
+
+}  // namespace farhop::launcher

@@ -1,0 +1,11 @@
+// `farhop dispatch`: every machine's partitions to the machine that serves them; `farhop check`: whether they are there.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace farhop::launcher {
+
+void addDispatchCommand(CLI::App& app, int* exitCode);
+void addCheckCommand(CLI::App& app, int* exitCode);
+
+}  // namespace farhop::launcher

@@ -1,0 +1,11 @@
+// farhop export: writes a graph store back as a data set directory.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace farhop::launcher {
+
+// As addPartitionCommand().
+void addExportCommand(CLI::App& app, int* exitCode);
+
+}  // namespace farhop::launcher

@@ -1,0 +1,11 @@
+// farhop import: brings graphs from other formats to a data set directory.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace farhop::launcher {
+
+// As addPartitionCommand().
+void addImportCommand(CLI::App& app, int* exitCode);
+
+}  // namespace farhop::launcher
