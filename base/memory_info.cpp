@@ -70,6 +70,7 @@ uint64_t cgroupHeadroom() {
 
 uint64_t peakResidentBytes() { return kilobyteField("/proc/self/status", "VmHWM"); }
 uint64_t residentBytes() { return kilobyteField("/proc/self/status", "VmRSS"); }
+uint64_t residentSharedBytes() { return kilobyteField("/proc/self/status", "RssShmem"); }
 uint64_t anonymousBytes() { return kilobyteField("/proc/self/status", "RssAnon"); }
 
 uint64_t availableMemoryBytes() {

@@ -9,6 +9,7 @@
 #include "benchmarks/limits_bench.h"
 #include "benchmarks/loader_bench.h"
 #include "benchmarks/memory_bench.h"
+#include "benchmarks/partition_bench.h"
 #include "benchmarks/sampler_bench.h"
 #include "benchmarks/startup_bench.h"
 
@@ -25,6 +26,7 @@ int runBench(int argc, char** argv) {
   farhop::benchmarks::addExchangeBench(app, &status);
   farhop::benchmarks::addCacheBench(app, &status);
   farhop::benchmarks::addFeaturesBench(app, &status);
+  farhop::benchmarks::addPartitionBench(app, &status);
   farhop::benchmarks::addStartupBench(app, &status);
   farhop::benchmarks::addLoaderBench(app, &status);
   farhop::benchmarks::addMemoryBench(app, &status);

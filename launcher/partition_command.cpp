@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "base/memory_info.h"
+#include "base/peak_memory.h"
 #include "importers/direct_source.h"
 #include "launcher/store_summary.h"
 #include "launcher/text_table.h"
@@ -33,12 +33,17 @@ struct PartitionArguments {
   partition::PartitionOptions options;
   partition::CacheOptions cache;
   std::string cachePolicy = "vip";
+  std::string order = "id";
+  uint64_t memoryBytes = 0;
+  int threads = 0;
+  bool mergeParallel = false;
   bool addReverse = false;
   bool force = false;
 };
 
 struct Seconds {
   double read = 0, assign = 0, write = 0;
+  uint64_t peakBytes = 0;  // of memory
   double total() const { return read + assign + write; }
 };
 
@@ -86,7 +91,7 @@ void printResult(const PartitionArguments& arguments, const partition::GraphStor
             << line("time       ",
                     absl::StrCat(seconds(times.total()), " (read ", seconds(times.read), ", assign ",
                                  seconds(times.assign), ", write ", seconds(times.write), ")"))
-            << line("peak memory", formatBytes(peakResidentBytes())) << "\n"
+            << line("peak memory", absl::StrCat(formatBytes(times.peakBytes), " without mapped files")) << "\n"
             << summaryTable(summary) << std::flush;
 }
 
@@ -123,7 +128,7 @@ absl::Status writeJson(const PartitionArguments& arguments, const partition::Gra
   json["edges"] = total.edges;
   json["seconds"] = {
       {"read", times.read}, {"assign", times.assign}, {"write", times.write}, {"total", times.total()}};
-  json["peak_rss_bytes"] = peakResidentBytes();
+  json["peak_memory_bytes"] = times.peakBytes;
   json.update(summaryJson(summary));
   if (store.manifest().cache) json["cache"] = cacheJson(store);
   return writeFileAtomically(
@@ -133,6 +138,7 @@ absl::Status writeJson(const PartitionArguments& arguments, const partition::Gra
 absl::Status runPartition(PartitionArguments arguments) {
   FARHOP_ASSIGN_OR_RETURN(arguments.options.method, partition::parsePartitionMethod(arguments.method));
   FARHOP_ASSIGN_OR_RETURN(arguments.cache.policy, partition::parseCachePolicy(arguments.cachePolicy));
+  PeakMemory peak;
   Seconds times;
   Stopwatch watch;
   progress(absl::StrCat("reading ", arguments.raw));
@@ -144,11 +150,6 @@ absl::Status runPartition(PartitionArguments arguments) {
   const std::vector<uint64_t> zeroWeights = partition::countZeroWeights(dataset);
   times.read = watch.lap();
 
-  progress(absl::StrCat("assigning nodes to ", arguments.options.parts, " partitions by ", arguments.method));
-  FARHOP_ASSIGN_OR_RETURN(partition::PartitionAssignment assignment,
-                          partition::assignPartitions(dataset, arguments.options));
-  times.assign = watch.lap();
-
   partition::StoreWriterOptions writer;
   writer.directory = arguments.out;
   writer.force = arguments.force;
@@ -157,8 +158,14 @@ absl::Status runPartition(PartitionArguments arguments) {
   writer.seed = arguments.options.seed;
   writer.cache = arguments.cache;
   writer.progress = progress;
-  FARHOP_RETURN_IF_ERROR(partition::writeStore(dataset, assignment, writer));
-  times.write = watch.lap();
+  FARHOP_ASSIGN_OR_RETURN(writer.order, partition::parseNodeOrder(arguments.order));
+  writer.mergeParallel = arguments.mergeParallel;
+  writer.memoryBytes = arguments.memoryBytes;
+  writer.threads = arguments.threads;
+  writer.resume = true;
+  FARHOP_RETURN_IF_ERROR(partition::partitionStore(dataset, arguments.options, writer, &times.assign));
+  times.write = watch.lap() - times.assign;
+  times.peakBytes = peak.bytes();
 
   FARHOP_ASSIGN_OR_RETURN(auto store, partition::GraphStore::open(arguments.out));
   const StoreSummary summary = summarizeStore(*store);
@@ -227,6 +234,19 @@ void addPartitionCommand(CLI::App& app, int* exitCode) {
   addCacheOptions(command, arguments.get());
   command->add_option("--task", arguments->task,
                       "Task whose sets, of nodes or edges, become splits; the first one if not given, or none");
+  command->add_option("--memory", arguments->memoryBytes,
+                      "Memory for the writing of the store, such as 8G; half of what is free if not given. Less makes it "
+                      "slower, not another store")
+      ->transform(CLI::AsSizeValue(false));
+  command->add_option("--threads", arguments->threads, "One per core if not given")->check(CLI::Range(1, 1024));
+  command->add_option("--order", arguments->order,
+                      "How the nodes of a partition follow each other: by original id, or train seeds first and then by "
+                      "degree. No draw depends on it")
+      ->check(CLI::IsMember({"id", "degree"}))
+      ->capture_default_str();
+  command->add_flag("--merge-parallel", arguments->mergeParallel,
+                    "Keep only the first of several edges of a relation between the same two nodes; without it all stay. "
+                    "Relations with edge times keep all");
   command->add_flag("--force", arguments->force, "Replace the store if there is one");
   command->add_option("--json", arguments->jsonFile, "Also write the figures to this file");
   command->callback([arguments, exitCode] {

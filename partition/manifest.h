@@ -68,7 +68,7 @@ struct Manifest {
   int64_t numClasses = 0;
   std::string method;  // how the nodes were assigned: "metis", "random", ...
   uint64_t seed = 0;
-  std::string order = kOrderById;  // how the nodes of a partition follow each other: "id", "degree" or "bfs"
+  std::string order = kOrderById;  // how the nodes of a partition follow each other: "id" or "degree"
   Schema schema;
   std::vector<std::vector<uint64_t>> offsets;         // [node type][K + 1], as PartitionBook
   std::vector<std::vector<uint64_t>> partitionEdges;  // [relation][K]: edges whose destination k owns

@@ -45,21 +45,14 @@ absl::StatusOr<Numbers> degrees(const Dataset& dataset, const WriterResources& r
 }  // namespace
 
 absl::StatusOr<NodeOrder> parseNodeOrder(absl::string_view name) {
-  for (NodeOrder order : {NodeOrder::kOriginalId, NodeOrder::kDegree, NodeOrder::kBfs}) {
+  for (NodeOrder order : {NodeOrder::kOriginalId, NodeOrder::kDegree}) {
     if (nodeOrderName(order) == name) return order;
   }
-  return absl::InvalidArgumentError(absl::StrCat("unknown order of nodes '", name, "'; there are: id, degree, bfs"));
+  return absl::InvalidArgumentError(absl::StrCat("unknown order of nodes '", name, "'; there are: id, degree"));
 }
 
 absl::string_view nodeOrderName(NodeOrder order) {
-  switch (order) {
-    case NodeOrder::kDegree:
-      return "degree";
-    case NodeOrder::kBfs:
-      return "bfs";
-    default:
-      return "id";
-  }
+  return order == NodeOrder::kDegree ? "degree" : "id";
 }
 
 PartitionBook makeBook(const PartitionAssignment& assignment) {

@@ -12,18 +12,16 @@
 
 namespace farhop::partition {
 
-// kOriginalId: by original id. The others put the seeds of split "train" first. kDegree: then nodes that are sources of
-// many edges before those of few. kBfs: breadth first over all relations, in either direction, from the train seeds;
-// nodes that are not reached come last. The same: by original id.
-enum class NodeOrder { kOriginalId, kDegree, kBfs };
-absl::StatusOr<NodeOrder> parseNodeOrder(absl::string_view name);  // "id", "degree" or "bfs"
+// kOriginalId: by original id. kDegree: seeds of split "train" first, and among them and among the others nodes of
+// many edges before those of few; the same: by original id.
+enum class NodeOrder { kOriginalId, kDegree };
+absl::StatusOr<NodeOrder> parseNodeOrder(absl::string_view name);  // "id" or "degree"
 absl::string_view nodeOrderName(NodeOrder order);
 
 // Per type, partition after partition.
 PartitionBook makeBook(const PartitionAssignment& assignment);
 
-// Gids by [node type][original id]. kDegree takes 16 bytes per node;
-// kBfs 24 per node of all types, and writes an adjacency of 8 bytes per edge to temporary space.
+// Gids by [node type][original id]. kDegree takes 16 bytes per node of all types.
 absl::StatusOr<std::vector<std::vector<uint64_t>>> numberNodes(const Dataset& dataset,
                                                                const PartitionAssignment& assignment,
                                                                const PartitionBook& book, NodeOrder order,

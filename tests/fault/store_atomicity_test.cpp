@@ -126,17 +126,65 @@ TEST_F(StoreAtomicity, ADirectoryThatIsNoStoreIsNeverReplaced) {
   EXPECT_TRUE(fs::exists(store_ + "/thesis.tex"));
 }
 
-TEST_F(StoreAtomicity, TwoWritersForOneName_DoNotDisturbEachOther) {
-  // The second one begins and ends while the first is under way; the first then finds a store in its place.
+TEST_F(StoreAtomicity, ASecondWriterForOneName_IsRefusedWhileTheFirstIsUnderWay) {
   StoreWriterOptions first = writer_;
   bool inner = false;
   first.progress = [&](const std::string&) {
     if (std::exchange(inner, true)) return;
-    EXPECT_TRUE(write(3).ok());
+    const absl::Status refused = write(3);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("another run is writing"));
   };
-  EXPECT_EQ(writeStore(dataset_, assignment(2), first).code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(GraphStore::open(store_).value()->numPartitions(), 3);
+  EXPECT_TRUE(writeStore(dataset_, assignment(2), first).ok());
+  EXPECT_EQ(GraphStore::open(store_).value()->numPartitions(), 2);
   EXPECT_EQ(entries(), std::vector<std::string>{"store"});
+}
+
+TEST_F(StoreAtomicity, AKilledRunIsGoneOnWith_AndGivesTheSameBytes) {
+  writer_.addReverse = true;
+  writer_.order = NodeOrder::kDegree;
+  ASSERT_TRUE(write(2).ok());
+  const uint64_t whole = GraphStore::open(store_).value()->fingerprint();
+  writer_.resume = true;
+  writer_.directory = directory_ / "again";
+  int step = 0;
+  for (; writeAndDieAt(step, 2); ++step) {
+  }
+  EXPECT_GE(step, 10);
+  EXPECT_EQ(GraphStore::open(writer_.directory).value()->fingerprint(), whole);
+  EXPECT_EQ(entries(), (std::vector<std::string>{"again", "store"}));
+}
+
+TEST_F(StoreAtomicity, AKilledRunWithOtherOptions_IsNotGoneOnWith) {
+  writer_.resume = true;
+  ASSERT_TRUE(writeAndDieAt(4, 2));
+  writer_.addReverse = true;
+  ASSERT_TRUE(write(3).ok());
+  EXPECT_TRUE(GraphStore::open(store_).value()->verify().ok());
+  EXPECT_EQ(GraphStore::open(store_).value()->numPartitions(), 3);
+}
+
+TEST_F(StoreAtomicity, BytesDependNeitherOnMemoryNorOnThreads) {
+  for (const bool merge : {false, true}) {
+    for (const NodeOrder order : {NodeOrder::kOriginalId, NodeOrder::kDegree}) {
+      writer_.mergeParallel = merge;
+      writer_.order = order;
+      writer_.addReverse = true;
+      writer_.force = true;
+      writer_.threads = 1;
+      writer_.maxBucketItems = 0;
+      ASSERT_TRUE(write(3).ok());
+      const auto first = GraphStore::open(store_).value();
+      EXPECT_TRUE(first->verify().ok()) << first->verify();
+      EXPECT_EQ(first->schema().relations[0].inputCount, merge ? 60u : 0u);
+      writer_.threads = 3;
+      writer_.maxBucketItems = 7;
+      ASSERT_TRUE(write(3).ok());
+      EXPECT_EQ(GraphStore::open(store_).value()->fingerprint(), first->fingerprint());
+    }
+  }
+  writer_.memoryBytes = 1;
+  EXPECT_EQ(write(3).code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(StoreAtomicity, TheSameInputGivesTheSameBytes) {

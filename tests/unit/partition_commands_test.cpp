@@ -68,7 +68,7 @@ TEST_F(Commands, PartitionThenInspect_PrintTheFigures) {
   EXPECT_EQ(figures["forward_edges"], 1000);
   EXPECT_EQ(figures["edges"], 2000);
   EXPECT_GT(figures["cut_edges"], 0);
-  EXPECT_GT(figures["peak_rss_bytes"], 1000000);
+  EXPECT_GT(figures["peak_memory_bytes"], 1000000);
   EXPECT_EQ(figures["partitions"].size(), 3u);
 
   outcome = farhop({"inspect", store_, "--verify"});
