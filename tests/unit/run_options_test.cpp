@@ -123,6 +123,7 @@ TEST(TrainerEnvironment, ReplacesAnEarlierLaunch) {
   orders.machines = 2;
   orders.machine = 1;
   orders.start = "gate";
+  orders.bind = "core";
   const auto environment = trainerEnvironment({{"ADDED", "1"}, {"ADDED", "2"}}, *contractOf(orders, 0), 3);
   for (const char* name : {"FARHOP_MASTER_FD", "FARHOP_GRAPH", "RANK", "KEPT"}) ::unsetenv(name);
   EXPECT_THAT(environment, Contains("KEPT=yes"));
