@@ -5,7 +5,7 @@
 #   scripts/test.sh [--no-install] [--full] [--preset NAME]
 #
 #   --no-install    do not touch packages
-#   --full          also the tests that take long (label "full")
+#   --full          also the tests that take long (label "full"), and farhop-bench under the sanitizers
 #   --preset NAME   only this preset: release, asan, tsan or dev
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,11 +33,13 @@ begin=$SECONDS
 for preset in "${presets[@]}"; do
   echo "== $preset"
   start=$SECONDS
-  cmake --preset "$preset" "${configure[@]}" >"/tmp/farhop-configure-$$.log" || { cat "/tmp/farhop-configure-$$.log"; exit 1; }
+  benchmarks=ON
+  [ "$full" = yes ] || case "$preset" in asan | tsan) benchmarks=OFF ;; esac
+  cmake --preset "$preset" "${configure[@]}" -DFARHOP_BUILD_BENCHMARKS=$benchmarks >"/tmp/farhop-configure-$$.log" || { cat "/tmp/farhop-configure-$$.log"; exit 1; }
   rm -f "/tmp/farhop-configure-$$.log"
   cmake --build --preset "$preset"
   echo "built in $((SECONDS - start)) s"
-  # Two at a time: half of the tests wait for processes and deadlines most of their time.
-  ctest --preset "$preset" "${labels[@]}" --no-tests=error --parallel 2
+  # Three at a time on two cores: half of the tests wait for processes and deadlines most of their time.
+  ctest --preset "$preset" "${labels[@]}" --no-tests=error --parallel 3
 done
 echo "all in $((SECONDS - begin)) s"

@@ -55,10 +55,10 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
   endif()
   add_test(NAME cluster.phases COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/cluster/cluster_phases_test.py
                                        $<TARGET_FILE:farhop> ${clusterTrainer})
-  set_tests_properties(cluster.run cluster.phases PROPERTIES LABELS cluster TIMEOUT 180 SKIP_RETURN_CODE 77)
+  set_tests_properties(cluster.run cluster.phases PROPERTIES LABELS cluster COST 100 TIMEOUT 180 SKIP_RETURN_CODE 77)
 endif()
 if(TEST cluster.run)
   add_test(NAME cluster.tools COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/cluster/cluster_tools_test.py
                                       $<TARGET_FILE:farhop> $<TARGET_FILE:launched_trainer>)
-  set_tests_properties(cluster.tools PROPERTIES LABELS cluster TIMEOUT 180 SKIP_RETURN_CODE 77)
+  set_tests_properties(cluster.tools PROPERTIES LABELS cluster COST 100 TIMEOUT 180 SKIP_RETURN_CODE 77)
 endif()

@@ -52,7 +52,7 @@ set_tests_properties(fault.checkpoint PROPERTIES LABELS fault TIMEOUT 240)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   add_test(NAME slurm.jobs COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/slurm/slurm_test.py
                                    $<TARGET_FILE:farhop> $<TARGET_FILE:farhop-sage>)
-  set_tests_properties(slurm.jobs PROPERTIES LABELS slurm TIMEOUT 320 SKIP_RETURN_CODE 77)
+  set_tests_properties(slurm.jobs PROPERTIES LABELS slurm TIMEOUT 320 COST 100 SKIP_RETURN_CODE 77)
   add_test(NAME slurm.all COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/slurm/slurm_test.py
                                   $<TARGET_FILE:farhop> $<TARGET_FILE:farhop-sage> --full)
   set_tests_properties(slurm.all PROPERTIES LABELS "slurm;full" TIMEOUT 1600 SKIP_RETURN_CODE 77)
