@@ -386,8 +386,8 @@ TEST_P(BulkTransports, UseNoProcessor_WhileTheyAreIdle) {
 // All at once, as the processes of a group do.
 TEST_P(BulkTransports, MeetBeforeAnythingIsSent_AndGoOnWithTheirPortsClosed) {
   constexpr int kPeers = 4;
+  std::vector<BulkSlots> slots(kPeers);  // outlive the transports, which report to them
   std::vector<Member> members(kPeers);
-  std::vector<BulkSlots> slots(kPeers);
   std::vector<std::unique_ptr<BulkMeeting>> meetings;
   std::vector<std::string> addresses;
   for (int rank = 0; rank < kPeers; ++rank) {
@@ -439,9 +439,9 @@ TEST_P(BulkTransports, MeetBeforeAnythingIsSent_AndGoOnWithTheirPortsClosed) {
 }
 
 TEST_P(BulkTransports, SayWhoHasNotComeToMeet) {
+  BulkSlots slots, otherSlots;
   auto one = make(bulkOptions(0, 2)), other = make(bulkOptions(1, 2));
   ASSERT_TRUE(one.ok() && other.ok());
-  BulkSlots slots, otherSlots;
   (*one)->onArrival([&](uint32_t data) { slots.arrived(data); });
   auto meeting = BulkMeeting::make(one->get(), &slots, 0, 2), absent = BulkMeeting::make(other->get(), &otherSlots, 1, 2);
   ASSERT_TRUE(meeting.ok() && absent.ok());
