@@ -303,6 +303,7 @@ RuntimeStats Runtime::stats() const {
   stats.batches = whole(counted.batches);
   stats.sampledEdges = whole(counted.sampledEdges);
   stats.remoteEdges = whole(counted.remoteEdges);
+  stats.neighborRequests = whole(counted.neighborMessages);
   stats.neighborBytes = whole(counted.neighborBytes);
   stats.ownFeatureRows = whole(counted.ownRows);
   stats.cachedFeatureRows = whole(counted.cachedRows);

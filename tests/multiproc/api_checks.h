@@ -32,4 +32,16 @@ void expectError(const char* what, farhop::ErrorCode code, const std::string& te
   std::exit(7);
 }
 
+// The same, and nothing is sent by it. For calls with no batch under way.
+template <typename Call>
+void expectUnsentError(const farhop::Runtime& runtime, const char* what, farhop::ErrorCode code, const std::string& text,
+                       Call call) {
+  const farhop::RuntimeStats before = runtime.stats();
+  expectError(what, code, text, call);
+  const farhop::RuntimeStats after = runtime.stats();
+  if (after.neighborRequests == before.neighborRequests && after.featureBytes == before.featureBytes) return;
+  std::fprintf(stderr, "%s: a refused call sent something\n", what);
+  std::exit(7);
+}
+
 }  // namespace farhop::testing

@@ -35,6 +35,7 @@ namespace {
 
 using farhop::testing::digest;
 using farhop::testing::expectError;
+using farhop::testing::expectUnsentError;
 
 farhop::NeighborLoaderOptions loaderOptions() {
   farhop::NeighborLoaderOptions options;
@@ -326,7 +327,7 @@ void checkExpandAll(const farhop::Graph& graph) {
 
 // Trees, times, directions and shared draws: what the batch says of itself, and what is refused. The graph has edge times
 // "t", no node times and no reverse relations.
-void checkLimitedSampling(const farhop::Graph& graph) {
+void checkLimitedSampling(const farhop::Runtime& runtime, const farhop::Graph& graph) {
   using farhop::ErrorCode;
   const torch::Tensor ids = torch::arange(40, torch::kInt64), times = torch::full({40}, 50, torch::kInt64);
   const auto make = [&](const farhop::Seeds& seeds, auto&& change) {
@@ -350,7 +351,7 @@ void checkLimitedSampling(const farhop::Graph& graph) {
     expectError("no times", ErrorCode::kFailedPrecondition, "temporal", [&] { batch.seedTimes(); });
   }
   const auto refuses = [&](const char* what, ErrorCode code, const char* text, const farhop::Seeds& seeds, auto&& change) {
-    expectError(what, code, text, [&] { make(seeds, change); });
+    expectUnsentError(runtime, what, code, text, [&] { make(seeds, change); });
   };
   const farhop::Seeds untimed = graph.seeds(ids), timed = graph.seeds(ids, "", times);
   refuses("no node times", ErrorCode::kNotFound, "it has times of: relations _N:_E:_N", untimed, temporal);
@@ -417,25 +418,9 @@ void checkLinkMisuse(const farhop::Graph& graph) {
   }
 }
 
-void checkMisuse(farhop::Runtime& runtime, const farhop::Graph& graph) {
+// What is left of the job after mistakes works; then mistakes with batches, and with what outlives the job.
+void checkUse(farhop::Runtime& runtime, const farhop::Graph& graph, const farhop::Seeds& train) {
   using farhop::ErrorCode;
-  const farhop::Seeds train = graph.split("train");
-  const auto make = [&](auto&& spoil) {
-    farhop::NeighborLoaderOptions options = loaderOptions();
-    spoil(options);
-    farhop::NeighborLoader loader(graph, train, options);
-  };
-  expectError("no fanouts", ErrorCode::kInvalidArgument, "fanouts is empty", [&] { make([](auto& o) { o.fanouts = {}; }); });
-  expectError("bad fanout", ErrorCode::kInvalidArgument, "fanout -2", [&] { make([](auto& o) { o.fanouts = {-2}; }); });
-  expectError("batch size", ErrorCode::kInvalidArgument, "batchSize is 0", [&] { make([](auto& o) { o.batchSize = 0; }); });
-  expectError("unknown relation", ErrorCode::kNotFound, "nothing", [&] { make([](auto& o) { o.fanoutsByRelation["nothing"] = {1, 1}; }); });
-  expectError("wrong length", ErrorCode::kInvalidArgument, "hops", [&] { make([&](auto& o) { o.fanoutsByRelation[graph.relations()[0]] = {1}; }); });
-  expectError("replacement fanout", ErrorCode::kInvalidArgument, "with replacement", [&] { make([](auto& o) { o.replace = true, o.fanouts = {70'000, 1}; }); });
-  expectError("unknown weight", ErrorCode::kNotFound, "it has: w", [&] { make([](auto& o) { o.weight = "wieght"; }); });
-  expectError("unknown relation to weigh", ErrorCode::kNotFound, "nothing", [&] { make([](auto& o) { o.weightByRelation["nothing"] = "w"; }); });
-  expectError("unknown split", ErrorCode::kNotFound, "'train'", [&] { graph.split("trian"); });
-  expectError("seed out of range", ErrorCode::kInvalidArgument, "out of range", [&] { graph.seeds(torch::tensor({int64_t{1} << 40}), graph.nodeTypes()[0]); });
-  expectError("seed dtype", ErrorCode::kInvalidArgument, "int64", [&] { graph.seeds(torch::zeros({3}), graph.nodeTypes()[0]); });
   farhop::NeighborLoader loader(graph, train, loaderOptions());
   farhop::FeatureHandle late = [&] {
     for (farhop::Batch& batch : loader.epoch(0)) {
@@ -456,8 +441,9 @@ void checkMisuse(farhop::Runtime& runtime, const farhop::Graph& graph) {
   int64_t batches = 0;
   for ([[maybe_unused]] farhop::Batch& batch : loader.epoch(0)) ++batches;
   if (batches != loader.numBatches()) std::exit(10);
+  if (runtime.numMachines() > 1 && runtime.stats().neighborRequests == 0) giveUp("sampling without requests");
   checkResume(graph);
-  checkLimitedSampling(graph);
+  checkLimitedSampling(runtime, graph);
   checkExpandAll(graph);
   farhop::testing::checkWalks(graph);
   checkLabels(graph);
@@ -469,6 +455,29 @@ void checkMisuse(farhop::Runtime& runtime, const farhop::Graph& graph) {
   expectError("pull after leave", ErrorCode::kFailedPrecondition, "left the job", [&] { late.pull(); });
   expectError("epoch after leave", ErrorCode::kFailedPrecondition, "left the job", [&] { loader.epoch(1); });
   expectError("sum after leave", ErrorCode::kFailedPrecondition, "left the job", [&] { runtime.sum({1}); });
+}
+
+void checkMisuse(farhop::Runtime& runtime, const farhop::Graph& graph) {
+  using farhop::ErrorCode;
+  const farhop::Seeds train = graph.split("train");
+  const auto make = [&](auto&& spoil) {
+    farhop::NeighborLoaderOptions options = loaderOptions();
+    spoil(options);
+    farhop::NeighborLoader loader(graph, train, options);
+  };
+  const auto refuses = [&](auto&&... check) { expectUnsentError(runtime, check...); };
+  refuses("no fanouts", ErrorCode::kInvalidArgument, "fanouts is empty", [&] { make([](auto& o) { o.fanouts = {}; }); });
+  refuses("bad fanout", ErrorCode::kInvalidArgument, "fanout -2", [&] { make([](auto& o) { o.fanouts = {-2}; }); });
+  refuses("batch size", ErrorCode::kInvalidArgument, "batchSize is 0", [&] { make([](auto& o) { o.batchSize = 0; }); });
+  refuses("unknown relation", ErrorCode::kNotFound, "nothing", [&] { make([](auto& o) { o.fanoutsByRelation["nothing"] = {1, 1}; }); });
+  refuses("wrong length", ErrorCode::kInvalidArgument, "hops", [&] { make([&](auto& o) { o.fanoutsByRelation[graph.relations()[0]] = {1}; }); });
+  refuses("replacement fanout", ErrorCode::kInvalidArgument, "with replacement", [&] { make([](auto& o) { o.replace = true, o.fanouts = {70'000, 1}; }); });
+  refuses("unknown weight", ErrorCode::kNotFound, "it has: w", [&] { make([](auto& o) { o.weight = "wieght"; }); });
+  refuses("unknown relation to weigh", ErrorCode::kNotFound, "nothing", [&] { make([](auto& o) { o.weightByRelation["nothing"] = "w"; }); });
+  refuses("unknown split", ErrorCode::kNotFound, "'train'", [&] { graph.split("trian"); });
+  refuses("seed out of range", ErrorCode::kInvalidArgument, "out of range", [&] { graph.seeds(torch::tensor({int64_t{1} << 40}), graph.nodeTypes()[0]); });
+  refuses("seed dtype", ErrorCode::kInvalidArgument, "int64", [&] { graph.seeds(torch::zeros({3}), graph.nodeTypes()[0]); });
+  checkUse(runtime, graph, train);
 }
 
 int run(const std::string& mode, const std::string& directory) {

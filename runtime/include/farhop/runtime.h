@@ -75,6 +75,7 @@ struct RuntimeStats {
   int64_t batches = 0;
   int64_t sampledEdges = 0;
   int64_t remoteEdges = 0;
+  int64_t neighborRequests = 0;      // sent to other machines
   int64_t neighborBytes = 0;         // payload of neighbour requests sent and replies received
   int64_t ownFeatureRows = 0;
   int64_t cachedFeatureRows = 0;     // of other machines' nodes, from the own partitions' caches
