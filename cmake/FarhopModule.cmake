@@ -5,11 +5,15 @@
 
 function(farhop_flags target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers)
-  # GCC 12 takes assignments of string literals (-Wrestrict) and strings moved out of a StatusOr
-  # (-Wmaybe-uninitialized) for faults when it optimises; the sanitizers find real ones.
+  # GCC 12 takes string literals, temporary strings and strings moved out of a StatusOr for faults when it optimises. What
+  # its optimiser suspects is shown and ends no build; the sanitizers find real faults.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
   if(FARHOP_WERROR)
-    target_compile_options(${target} PRIVATE -Werror $<$<CXX_COMPILER_ID:GNU>:-Wno-error=maybe-uninitialized>)
+    target_compile_options(${target} PRIVATE -Werror)
+    foreach(suspicion maybe-uninitialized array-bounds stringop-overflow stringop-overread dangling-pointer use-after-free
+                      free-nonheap-object)
+      target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-error=${suspicion}>)
+    endforeach()
   endif()
   if(FARHOP_SANITIZE STREQUAL "address")
     target_compile_options(${target} PRIVATE -fsanitize=address,undefined -fno-sanitize-recover=undefined
