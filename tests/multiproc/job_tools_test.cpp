@@ -341,18 +341,19 @@ TEST(FarhopClean, FindsNothing_AfterANormalEnd) {
   EXPECT_THAT(clean.out(), HasSubstr("nothing of job"));
 }
 
-// A process in the environment of a job, under this test.
+// A process in the environment of a job, under this test, in a process group of its own; ends with what it has started.
 class Stray {
  public:
   Stray(const std::string& jobId, const std::string& script) {
-    pid_ = ::fork();
+    pid_ = group_ = ::fork();
+    ::setpgid(pid_, pid_);  // by both: whoever comes first
     if (pid_ != 0) return;
     ::setenv("FARHOP_JOB_ID", jobId.c_str(), 1);
     ::execl("/bin/sh", "sh", "-c", script.c_str(), jobId.c_str(), nullptr);
     ::_exit(127);
   }
   ~Stray() {
-    if (pid_ > 0) ::kill(pid_, SIGKILL);
+    if (group_ > 0) ::kill(-group_, SIGKILL);
     if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
   }
   Stray(const Stray&) = delete;
@@ -365,7 +366,7 @@ class Stray {
   }
 
  private:
-  int pid_ = -1;
+  int pid_ = -1, group_ = -1;
 };
 
 std::string uniqueJob(const char* name) { return absl::StrCat("clean-test-", name, "-", ::getpid()); }
