@@ -14,7 +14,7 @@ if(NOT TARGET farhop_job_commands)
   target_link_libraries(farhop_job_commands PUBLIC farhop_launcher farhop_partition_commands farhop_topology
                                             PRIVATE nlohmann_json::nlohmann_json)
   farhop_flags(farhop_job_commands)
-  farhop_reuse_headers(farhop_job_commands commands)
+  farhop_reuse_headers(farhop_job_commands modules)
 endif()
 if(TARGET farhop)
   target_link_libraries(farhop PRIVATE farhop_job_commands)

@@ -12,7 +12,7 @@ if(NOT TARGET farhop_partition_commands)
   target_link_libraries(farhop_partition_commands PUBLIC farhop_partition farhop_importers CLI11::CLI11
                                                   PRIVATE nlohmann_json::nlohmann_json)
   farhop_flags(farhop_partition_commands)
-  farhop_reuse_headers(farhop_partition_commands commands)
+  farhop_reuse_headers(farhop_partition_commands modules)
 endif()
 if(TARGET farhop)
   target_link_libraries(farhop PRIVATE farhop_partition_commands)
