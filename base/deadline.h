@@ -16,6 +16,8 @@ class Deadline {
   explicit Deadline(Clock::time_point at) : at_(at) {}
 
   static Deadline after(std::chrono::milliseconds timeout) { return Deadline(Clock::now() + timeout); }
+  // Of a wait that something else ends, such as the end of a process.
+  static Deadline never() { return Deadline(Clock::time_point::max()); }
   static Deadline earliest(Deadline a, Deadline b) { return a.at_ < b.at_ ? a : b; }
 
   Clock::time_point at() const { return at_; }

@@ -1,5 +1,6 @@
 #include "benchmarks/cache_bench.h"
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>

@@ -1,9 +1,11 @@
 // `farhop-bench cache`: what a store's caches of remote rows save, and what looking rows up in them costs.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "base/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::benchmarks {
 

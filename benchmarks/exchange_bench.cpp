@@ -1,5 +1,6 @@
 #include "benchmarks/exchange_bench.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>

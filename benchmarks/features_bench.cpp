@@ -1,5 +1,6 @@
 #include "benchmarks/features_bench.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>

@@ -1,5 +1,6 @@
 #include "benchmarks/limits_bench.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "benchmarks/memory_limits.h"

@@ -1,7 +1,6 @@
 // `farhop-bench limits`: what this machine's memory can do.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
@@ -10,6 +9,10 @@
 #include "benchmarks/pinned_worker.h"
 #include "benchmarks/report.h"
 #include "benchmarks/rmat_graph.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::benchmarks {
 

@@ -1,5 +1,6 @@
 #include "benchmarks/loader_bench.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <set>

@@ -1,9 +1,11 @@
 // `farhop-bench loader`: batches per second with their features, by several processes that sample and pull from each other.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "base/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::benchmarks {
 

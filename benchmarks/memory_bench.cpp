@@ -1,5 +1,6 @@
 #include "benchmarks/memory_bench.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>

@@ -1,9 +1,11 @@
 // `farhop-bench memory`: what very wide features cost in memory, by number of workers.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "base/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::benchmarks {
 

@@ -1,5 +1,6 @@
 #include "benchmarks/partition_bench.h"
 
+#include <CLI/CLI.hpp>
 #include <stdlib.h>
 
 #include <chrono>

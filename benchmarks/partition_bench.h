@@ -1,9 +1,11 @@
 // `farhop-bench partition`: how fast, and with how much memory, a data set becomes a store.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "base/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::benchmarks {
 

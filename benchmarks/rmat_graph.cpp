@@ -1,5 +1,6 @@
 #include "benchmarks/rmat_graph.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <thread>

@@ -3,7 +3,6 @@
 // reused.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,6 +12,10 @@
 #include "base/status.h"
 #include "benchmarks/report.h"
 #include "partition/graph_store.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::benchmarks {
 

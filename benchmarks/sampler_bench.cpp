@@ -1,5 +1,6 @@
 #include "benchmarks/sampler_bench.h"
 
+#include <CLI/CLI.hpp>
 #include <absl/strings/str_join.h>
 #include <malloc.h>
 

@@ -1,9 +1,11 @@
 // `farhop-bench sampler`: how fast one core samples batches, against the baseline and against the machine.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "base/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::benchmarks {
 

@@ -1,5 +1,6 @@
 #include "benchmarks/startup_bench.h"
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <vector>

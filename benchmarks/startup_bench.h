@@ -2,9 +2,11 @@
 // meanwhile, with a start gate, with fixed pauses, and all at once.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "base/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::benchmarks {
 

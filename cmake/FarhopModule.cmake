@@ -15,6 +15,10 @@ function(farhop_flags target)
       target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-error=${suspicion}>)
     endforeach()
   endif()
+  # Sources compiled together: a coroutine's frame may hold what only one of them names.
+  if(CMAKE_UNITY_BUILD)
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
   if(FARHOP_SANITIZE STREQUAL "address")
     target_compile_options(${target} PRIVATE -fsanitize=address,undefined -fno-sanitize-recover=undefined
                                              -fno-omit-frame-pointer)

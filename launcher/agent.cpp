@@ -20,7 +20,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kForever{1'000L * 3'600 * 24 * 366};
 constexpr milliseconds kOrphanInterval{1'000};
 constexpr milliseconds kSettleTime{250};  // for helpers such as tee to pass on their last output
 // Frames of this many bytes that the connection does not take stop the reading of output.
@@ -38,9 +37,9 @@ Agent::Agent(FrameStream stream, FileDescriptor signals, std::string version)
       signals_(std::move(signals)),
       version_(std::move(version)),
       ordersDeadline_(Deadline::after(kOrdersTimeout)),
-      settleDeadline_(Deadline::after(kForever)),
-      silentAt_(Deadline::after(kForever)),
-      nextAlive_(Deadline::after(kForever)),
+      settleDeadline_(Deadline::never()),
+      silentAt_(Deadline::never()),
+      nextAlive_(Deadline::never()),
       nextOrphanCheck_(Deadline::after(kOrphanInterval)) {}
 
 int Agent::run() {

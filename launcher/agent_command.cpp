@@ -1,5 +1,6 @@
 #include "launcher/agent_command.h"
 
+#include <CLI/CLI.hpp>
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>

@@ -1,8 +1,11 @@
 // `farhop agent`: what `farhop run` starts on every machine. Not for people.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

@@ -1,5 +1,6 @@
 #include "launcher/clean_command.h"
 
+#include <CLI/CLI.hpp>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kKillTime{5'000};
 constexpr std::chrono::milliseconds kLookAgain{50};
-constexpr std::chrono::milliseconds kHostTime{30'000};
+constexpr std::chrono::milliseconds kCleanAnswerTime{30'000};
 // Processes may start others while they are ended; a job that goes on doing so is not waited for.
 constexpr int kRounds = 20;
 
@@ -112,7 +113,7 @@ CleanResult lookOnly(const CleanOptions& options) {
   return result;
 }
 
-struct Typed {
+struct CleanFlags {
   HostFlags hosts;
   CleanOptions options;
   bool all = false;
@@ -120,12 +121,12 @@ struct Typed {
 };
 
 // What each host says, behind its name.
-int cleanHosts(const Typed& typed) {
+int cleanHosts(const CleanFlags& typed) {
   std::vector<std::string> words = {"clean", "--grace", typed.grace};
   if (typed.all) words.push_back("--all");
   if (!typed.all) words.insert(words.end(), {"--job", typed.options.jobId});
   if (typed.options.dryRun) words.push_back("--dry-run");
-  const auto answers = runFarhopOnHosts(typed.hosts, words, typed.options.grace + kHostTime);
+  const auto answers = runFarhopOnHosts(typed.hosts, words, typed.options.grace + kCleanAnswerTime);
   if (!answers.ok()) {
     std::fprintf(stderr, "farhop clean: %s\n", std::string(answers.status().message()).c_str());
     return kFailedExitCode;
@@ -146,7 +147,7 @@ int cleanHosts(const Typed& typed) {
   return exitCode;
 }
 
-int execute(Typed typed) {
+int executeClean(CleanFlags typed) {
   if (typed.all == !typed.options.jobId.empty()) {
     std::fprintf(stderr, "farhop clean: say --job ID (its first line of output has it) or --all\n");
     return kUsageExitCode;
@@ -186,7 +187,7 @@ CleanResult cleanJob(const CleanOptions& options) {
 }
 
 void addCleanCommand(CLI::App& app, int* exitCode) {
-  auto typed = std::make_shared<Typed>();
+  auto typed = std::make_shared<CleanFlags>();
   CLI::App* clean = app.add_subcommand(
       "clean", "End what a job has left, on this machine or on those of --hosts, and remove its files.\nProcesses of this user are found by the "
                "job's id in their environment, never by a name.");
@@ -195,7 +196,7 @@ void addCleanCommand(CLI::App& app, int* exitCode) {
   clean->add_flag("--all", typed->all, "All jobs of this user, also those that run well");
   clean->add_option("--grace", typed->grace, "Seconds between SIGTERM and SIGKILL")->type_name("SECONDS")->capture_default_str();
   clean->add_flag("--dry-run,--dry_run", typed->options.dryRun, "Only say what there is");
-  clean->callback([typed, exitCode] { *exitCode = execute(*typed); });
+  clean->callback([typed, exitCode] { *exitCode = executeClean(*typed); });
 }
 
 }  // namespace farhop::launcher

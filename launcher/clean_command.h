@@ -1,12 +1,15 @@
 // farhop clean: finds and ends what a job has left on this machine, and removes its files.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

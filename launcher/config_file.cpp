@@ -1,5 +1,6 @@
 #include "launcher/config_file.h"
 
+#include <CLI/CLI.hpp>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>

@@ -8,12 +8,15 @@
 //   trainer: [./trainer, --lr, 0.01]
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

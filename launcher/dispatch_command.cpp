@@ -1,5 +1,6 @@
 #include "launcher/dispatch_command.h"
 
+#include <CLI/CLI.hpp>
 #include <signal.h>
 
 #include <cstdio>

@@ -1,7 +1,9 @@
 // `farhop dispatch`: every machine's partitions to the machine that serves them; `farhop check`: whether they are there.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

@@ -1,5 +1,6 @@
 #include "launcher/doctor_command.h"
 
+#include <CLI/CLI.hpp>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 namespace farhop::launcher {
 namespace {
 
-struct Typed {
+struct DoctorFlags {
   DoctorOptions options;
   HostFlags hosts;
   std::string bind = "core", bindThreads = "share", graph, timeout = "600", topology, record;
@@ -34,7 +35,7 @@ int report(const absl::Status& status, int exitCode) {
   return exitCode;
 }
 
-absl::StatusOr<runtime::BindingChoice> bindingOf(const Typed& typed) {
+absl::StatusOr<runtime::BindingChoice> bindingOf(const DoctorFlags& typed) {
   FARHOP_ASSIGN_OR_RETURN(runtime::BindingChoice choice, runtime::parseBindingChoice(typed.bind));
   if (typed.bindThreads == "split") choice.splitThreads = choice.to != runtime::BindTo::kNone;
   return choice;
@@ -48,7 +49,7 @@ absl::StatusOr<runtime::Topology> topologyOf(const std::string& text) {
   return runtime::Topology::fromXml(xml);
 }
 
-absl::StatusOr<std::string> bindings(const Typed& typed) {
+absl::StatusOr<std::string> bindings(const DoctorFlags& typed) {
   FARHOP_ASSIGN_OR_RETURN(const runtime::Topology topology, topologyOf(typed.topology));
   if (!typed.record.empty()) {
     FARHOP_ASSIGN_OR_RETURN(const std::string xml, topology.xml());
@@ -58,7 +59,7 @@ absl::StatusOr<std::string> bindings(const Typed& typed) {
   return drawBindings(topology, typed.options.shape.procs, choice);
 }
 
-absl::StatusOr<std::vector<DoctorHost>> hostsOf(Typed& typed) {
+absl::StatusOr<std::vector<DoctorHost>> hostsOf(DoctorFlags& typed) {
   RunOptions run;
   run.machines = typed.options.shape.machines;
   run.procs = typed.options.shape.procs;
@@ -73,7 +74,7 @@ absl::StatusOr<std::vector<DoctorHost>> hostsOf(Typed& typed) {
   return hosts;
 }
 
-absl::StatusOr<std::vector<MachineReport>> examine(Typed& typed, const std::string& version) {
+absl::StatusOr<std::vector<MachineReport>> examine(DoctorFlags& typed, const std::string& version) {
   auto timeout = parseSeconds(typed.timeout, 1);
   if (!timeout.ok()) return annotate(timeout.status(), "--timeout");
   if (!typed.graph.empty()) {
@@ -91,7 +92,7 @@ absl::StatusOr<std::vector<MachineReport>> examine(Typed& typed, const std::stri
   return examineHosts(hosts, typed.options, version, *timeout);
 }
 
-int execute(Typed& typed, const std::string& version) {
+int executeDoctor(DoctorFlags& typed, const std::string& version) {
   if (typed.serve) return serveDoctor(version);
   if (typed.bindings) {
     const auto text = bindings(typed);
@@ -146,7 +147,7 @@ std::string reportJson(const std::vector<MachineReport>& reports) {
 }
 
 void addDoctorCommand(CLI::App& app, const std::string& version, int* exitCode) {
-  auto typed = std::make_shared<Typed>();
+  auto typed = std::make_shared<DoctorFlags>();
   CLI::App* doctor = app.add_subcommand("doctor", "Say whether the machines of a job are fit for it, before anything starts");
   CLI::Option* machines = doctor->add_option("--machines,--nnodes", typed->options.shape.machines, "As of farhop run")
       ->check(wholeNumber(1, kMaxHosts))->type_name("M")->capture_default_str();
@@ -170,7 +171,7 @@ void addDoctorCommand(CLI::App& app, const std::string& version, int* exitCode) 
   doctor->callback([typed, machines, procs, version, exitCode] {
     typed->machinesGiven = machines->count() > 0;
     typed->procsGiven = procs->count() > 0;
-    *exitCode = execute(*typed, version);
+    *exitCode = executeDoctor(*typed, version);
   });
 }
 

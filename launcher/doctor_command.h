@@ -1,11 +1,14 @@
 // farhop doctor: says before anything starts whether the machines of a job are fit for it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "launcher/doctor_remote.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

@@ -26,8 +26,6 @@ constexpr double kClockYellowSeconds = 0.5, kClockRedSeconds = 60;
 constexpr size_t kMaxBannerLines = 1'000;
 constexpr size_t kMaxErrorBytes = 4'096;
 
-std::string messageOf(const absl::Status& status) { return std::string(status.message()); }
-
 // One host's conversation. Used by one thread at a time.
 class Examination {
  public:
@@ -180,7 +178,7 @@ class Examination {
       if (n > 0) said.assign(buffer, static_cast<size_t>(n));
     }
     std::replace(said.begin(), said.end(), '\n', ' ');
-    red({"reachable", CheckState::kRed, absl::StrCat(messageOf(status), said.empty() ? "" : ": ", said),
+    red({"reachable", CheckState::kRed, absl::StrCat(std::string(status.message()), said.empty() ? "" : ": ", said),
          absl::StrCat("try by hand: ", host_.command.front(), " ... ", host_.name, " (keys, host keys, --ssh-port, --farhop)")});
   }
   void red(CheckResult result) {

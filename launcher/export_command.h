@@ -1,7 +1,9 @@
 // farhop export: writes a graph store back as a data set directory.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

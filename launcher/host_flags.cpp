@@ -1,5 +1,6 @@
 #include "launcher/host_flags.h"
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "absl/strings/ascii.h"

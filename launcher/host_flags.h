@@ -1,12 +1,15 @@
 // The flags by which commands name other machines: --hosts and how ssh reaches them.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "launcher/ssh_command.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

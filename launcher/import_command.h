@@ -1,7 +1,9 @@
 // farhop import: brings graphs from other formats to a data set directory.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

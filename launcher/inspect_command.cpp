@@ -1,5 +1,6 @@
 #include "launcher/inspect_command.h"
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,7 +14,7 @@
 namespace farhop::launcher {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 struct InspectArguments {
   std::string store;
@@ -90,8 +91,8 @@ void printText(const partition::GraphStore& store, const StoreSummary& summary,
   std::cout << std::flush;
 }
 
-Json featuresJson(const std::vector<partition::FeatureSpec>& features) {
-  Json list = Json::array();
+OrderedJson featuresJson(const std::vector<partition::FeatureSpec>& features) {
+  OrderedJson list = OrderedJson::array();
   for (const partition::FeatureSpec& feature : features) {
     list.push_back({{"name", feature.name},
                     {"dtype", std::string(dtypeName(feature.dtype))},
@@ -104,7 +105,7 @@ void printJson(const partition::GraphStore& store, const StoreSummary& summary,
                const VerifyResult* verified) {
   const partition::Manifest& manifest = store.manifest();
   const partition::Schema& schema = store.schema();
-  Json json = {{"store", store.directory()},
+  OrderedJson json = {{"store", store.directory()},
                {"format_version", partition::kStoreFormatVersion},
                {"dataset", manifest.dataset},
                {"task", manifest.task},
@@ -112,13 +113,13 @@ void printJson(const partition::GraphStore& store, const StoreSummary& summary,
                {"method", manifest.method},
                {"seed", manifest.seed},
                {"parts", store.numPartitions()}};
-  Json& types = json["node_types"] = Json::array();
+  OrderedJson& types = json["node_types"] = OrderedJson::array();
   for (const partition::NodeType& type : schema.nodeTypes) {
     types.push_back({{"name", type.name}, {"nodes", type.count}, {"features", featuresJson(type.features)}});
   }
-  Json& relations = json["relations"] = Json::array();
+  OrderedJson& relations = json["relations"] = OrderedJson::array();
   for (size_t r = 0; r < schema.relations.size(); ++r) {
-    Json relation = {{"name", schema.relationText(static_cast<int>(r))},
+    OrderedJson relation = {{"name", schema.relationText(static_cast<int>(r))},
                      {"edges", schema.relations[r].count}};
     const int forward = schema.relations[r].reverseOf;
     if (forward >= 0) relation["reverse_of"] = schema.relationText(forward);
@@ -127,12 +128,12 @@ void printJson(const partition::GraphStore& store, const StoreSummary& summary,
     relation["features"] = featuresJson(schema.relations[r].features);
     relations.push_back(std::move(relation));
   }
-  Json& splits = json["splits"] = Json::array();
+  OrderedJson& splits = json["splits"] = OrderedJson::array();
   for (const partition::SplitInfo& split : store.splits()) {
     splits.push_back(
         {{"name", split.name}, {"node_type", schema.nodeTypes[split.nodeType].name}, {"seeds", split.count}});
   }
-  Json& edgeSplits = json["edge_splits"] = Json::array();
+  OrderedJson& edgeSplits = json["edge_splits"] = OrderedJson::array();
   for (const partition::EdgeSplitInfo& split : store.edgeSplits()) {
     edgeSplits.push_back({{"name", split.name},
                           {"relation", schema.relationText(split.relation)},
@@ -146,7 +147,7 @@ void printJson(const partition::GraphStore& store, const StoreSummary& summary,
                       {"checks", verified->checks},
                       {"problems", std::string(verified->status.message())}};
   }
-  std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << std::endl;
+  std::cout << json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) << std::endl;
 }
 
 absl::Status runInspect(const InspectArguments& arguments) {

@@ -1,7 +1,9 @@
 // farhop inspect: prints what a graph store holds, and checks it.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

@@ -13,7 +13,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kForever{1'000L * 3'600 * 24 * 366};
 // Between the end of a connection's stream and that of its program.
 constexpr milliseconds kCloseTime{1'000};
 // Credit is given in pieces of at least this much, so that a line costs no frame of its own.
@@ -24,8 +23,8 @@ constexpr uint32_t kCreditBytes = 16u << 10;
 JobMachine::JobMachine(const AgentCommand& command, int machine)
     : command_(command),
       machine_(machine),
-      closedDeadline_(Deadline::after(kForever)),
-      silentAt_(Deadline::after(kForever)),
+      closedDeadline_(Deadline::never()),
+      silentAt_(Deadline::never()),
       nextAlive_(Deadline::after(kSilence / 3)) {}
 
 absl::StatusOr<JobMachine> JobMachine::connect(const AgentCommand& command, int machine,
@@ -113,7 +112,7 @@ void JobMachine::keepUp() {
 
 Deadline JobMachine::nextDeadline() const {
   if (closed_) return Deadline::after(milliseconds(10));  // its program is ending
-  return command_.remote ? Deadline::earliest(silentAt_, nextAlive_) : Deadline::after(kForever);
+  return command_.remote ? Deadline::earliest(silentAt_, nextAlive_) : Deadline::never();
 }
 
 absl::Status JobMachine::explainClosed() {

@@ -1,4 +1,5 @@
 // The farhop command. Under the name hoprun it is `farhop run`.
+#include <CLI/CLI.hpp>
 #include <fcntl.h>
 #include <unistd.h>
 

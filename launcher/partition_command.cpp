@@ -1,5 +1,6 @@
 #include "launcher/partition_command.h"
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <iostream>
 #include <memory>

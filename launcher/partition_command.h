@@ -1,7 +1,9 @@
 // farhop partition: reads a data set directory and writes a partitioned store.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

@@ -1,5 +1,6 @@
 #include "launcher/phases.h"
 
+#include <CLI/CLI.hpp>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,5 +1,6 @@
 #include "launcher/ps_command.h"
 
+#include <CLI/CLI.hpp>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,13 +22,13 @@
 namespace farhop::launcher {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using runtime::ProcessState;
 using runtime::ProcessStatus;
 
 // A process that is stopped or starved does not hold up the table.
 constexpr std::chrono::milliseconds kAnswerTime{1'000};
-constexpr std::chrono::milliseconds kHostTime{20'000};
+constexpr std::chrono::milliseconds kLookTime{20'000};
 constexpr size_t kMaxProcesses = 100'000;
 
 auto placeOf(const ProcessStatus& status) { return std::tie(status.jobId, status.machine, status.proc, status.pid); }
@@ -86,7 +87,7 @@ std::string jobTable(const std::string& jobId, const std::vector<const ProcessSt
                       " processes, ", formatFixed(rate, 1), " batches/s, ", formatBytes(bytes), "\n", formatTable(rows));
 }
 
-Json toJson(const ProcessStatus& status) {
+OrderedJson toJson(const ProcessStatus& status) {
   return {{"job", status.jobId},
           {"machine", status.machine},
           {"group", status.proc},
@@ -105,7 +106,7 @@ Json toJson(const ProcessStatus& status) {
           {"ready_seconds", status.readySeconds}};
 }
 
-ProcessStatus fromJson(const Json& entry) {
+ProcessStatus fromJson(const OrderedJson& entry) {
   ProcessStatus status;
   status.jobId = entry.at("job").get<std::string>();
   status.machine = entry.at("machine").get<int>();
@@ -127,7 +128,7 @@ ProcessStatus fromJson(const Json& entry) {
   return status;
 }
 
-struct Typed {
+struct PsFlags {
   HostFlags hosts;
   std::string jobId;
   bool json = false, watch = false;
@@ -140,10 +141,10 @@ void sortByPlace(JobView* view) {
 }
 
 // Of all hosts; who does not answer is named, and does not hide the others.
-absl::StatusOr<JobView> lookAtHosts(const Typed& typed) {
+absl::StatusOr<JobView> lookAtHosts(const PsFlags& typed) {
   std::vector<std::string> words = {"ps", "--json"};
   if (!typed.jobId.empty()) words.insert(words.end(), {"--job", typed.jobId});
-  FARHOP_ASSIGN_OR_RETURN(const auto answers, runFarhopOnHosts(typed.hosts, words, kHostTime));
+  FARHOP_ASSIGN_OR_RETURN(const auto answers, runFarhopOnHosts(typed.hosts, words, kLookTime));
   JobView all;
   for (const AnswerOfHost& host : answers) {
     const auto view = host.answer.ok() ? parseJobJson(host.answer->out) : absl::StatusOr<JobView>(host.answer.status());
@@ -158,7 +159,7 @@ absl::StatusOr<JobView> lookAtHosts(const Typed& typed) {
   return all;
 }
 
-std::string textOf(const Typed& typed, const JobView& view) {
+std::string textOf(const PsFlags& typed, const JobView& view) {
   if (typed.json) return jobJson(view);
   std::string text = jobTables(view);
   for (const std::string& missing : view.missing) absl::StrAppend(&text, missing, "\n");
@@ -176,7 +177,7 @@ std::string inPlace(const std::string& text) {
   return screen + "\033[J";
 }
 
-int execute(const Typed& typed) {
+int executePs(const PsFlags& typed) {
   const auto interval = parseSeconds(typed.interval, 100);
   if (!interval.ok()) {
     std::fprintf(stderr, "farhop ps: --interval %s; at least 0.1\n", std::string(interval.status().message()).c_str());
@@ -223,26 +224,26 @@ std::string jobTables(const JobView& view) {
 }
 
 std::string jobJson(const JobView& view) {
-  Json json{{"processes", Json::array()}, {"missing", view.missing}};
+  OrderedJson json{{"processes", OrderedJson::array()}, {"missing", view.missing}};
   for (const ProcessStatus& status : view.processes) json["processes"].push_back(toJson(status));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 absl::StatusOr<JobView> parseJobJson(const std::string& text) {
   try {
-    const Json json = Json::parse(text);
+    const OrderedJson json = OrderedJson::parse(text);
     JobView view;
     if (json.at("processes").size() > kMaxProcesses) return absl::InvalidArgumentError("too many processes");
-    for (const Json& entry : json.at("processes")) view.processes.push_back(fromJson(entry));
+    for (const OrderedJson& entry : json.at("processes")) view.processes.push_back(fromJson(entry));
     view.missing = json.at("missing").get<std::vector<std::string>>();
     return view;
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat("this is no answer of farhop ps: ", error.what()));
   }
 }
 
 void addPsCommand(CLI::App& app, int* exitCode) {
-  auto typed = std::make_shared<Typed>();
+  auto typed = std::make_shared<PsFlags>();
   CLI::App* ps = app.add_subcommand("ps", "Show the processes of this user's jobs, on this machine or on those of --hosts: state, epoch, "
                                           "batches per second, memory");
   addHostFlags(*ps, typed->hosts);
@@ -250,7 +251,7 @@ void addPsCommand(CLI::App& app, int* exitCode) {
   ps->add_flag("--watch", typed->watch, "Show it again and again; on a terminal in place");
   ps->add_option("--interval", typed->interval, "Seconds between two looks of --watch")->type_name("SECONDS")->capture_default_str();
   ps->add_flag("--json", typed->json, "As JSON");
-  ps->callback([typed, exitCode] { *exitCode = execute(*typed); });
+  ps->callback([typed, exitCode] { *exitCode = executePs(*typed); });
 }
 
 }  // namespace farhop::launcher

@@ -1,11 +1,14 @@
 // farhop ps: what the processes of this user's jobs on this machine are doing, from their own status endpoints.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "runtime/job_status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

@@ -1,5 +1,6 @@
 #include "launcher/receive_command.h"
 
+#include <CLI/CLI.hpp>
 #include <sys/statvfs.h>
 #include <unistd.h>
 

@@ -1,7 +1,9 @@
 // `farhop receive`: what `farhop dispatch` and `farhop check` start on every machine. Not for people.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

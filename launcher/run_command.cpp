@@ -1,5 +1,6 @@
 #include "launcher/run_command.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 

@@ -1,10 +1,13 @@
 // `farhop run`: its options and what they mean.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

@@ -1,5 +1,6 @@
 #include "launcher/run_flags.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 
 #include "absl/strings/numbers.h"

@@ -1,7 +1,6 @@
 // The flags of `farhop run`, as they were typed.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +8,10 @@
 #include "launcher/host_flags.h"
 #include "launcher/phases.h"
 #include "launcher/run_options.h"
+
+namespace CLI {
+class App;
+}
 
 namespace farhop::launcher {
 

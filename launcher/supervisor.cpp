@@ -18,7 +18,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kTimeoutExitCode = 124;  // as timeout(1) does
-constexpr milliseconds kForever{1'000L * 3'600 * 24 * 366};
 constexpr milliseconds kPollInterval{1'000};
 constexpr milliseconds kKillTime{5'000};  // SIGKILL takes effect at once unless the kernel itself is stuck
 // For agents to kill what is left, pass on what pipes held and say so.
@@ -49,7 +48,7 @@ absl::StatusOr<FileDescriptor> openSignals() {
 Supervisor::Supervisor(std::vector<JobMachine>& machines, const SupervisorOptions& options, Terminals& terminals,
                        FileDescriptor& signals)
     : machines_(machines), options_(options), terminals_(terminals), signals_(signals) {
-  enter(Phase::kStarting, options.startTimeout);
+  enter(Phase::kStarting, Deadline::after(options.startTimeout));
 }
 
 absl::StatusOr<int> Supervisor::run() {
@@ -83,9 +82,9 @@ void Supervisor::signalAll(int signal) {
   sendAll(FrameKind::kSignal, encodeNumber(static_cast<uint32_t>(signal)));
 }
 
-void Supervisor::enter(Phase phase, milliseconds duration) {
+void Supervisor::enter(Phase phase, Deadline deadline) {
   phase_ = phase;
-  deadline_ = Deadline::after(duration);
+  deadline_ = deadline;
 }
 
 void Supervisor::step(Deadline deadline) {
@@ -177,7 +176,7 @@ void Supervisor::onFirstFailure(JobProcess& failed) {
   stopped_ = !failed.end->signaled && failed.end->code == runtime::kStoppedExitCode;
   if (stopped_) {
     say(absl::StrCat(failed.name(), " has stopped, as it was asked to, with ", failed.end->text()));
-    return enter(Phase::kReporting, kReportTime);
+    return enter(Phase::kReporting, Deadline::after(kReportTime));
   }
   say(absl::StrCat(failed.name(), " failed: ", failed.end->text()));
   const auto& tail = failed.output.tail();
@@ -188,7 +187,7 @@ void Supervisor::onFirstFailure(JobProcess& failed) {
     for (const std::string& line : tail) terminals_.err->appendOwn(absl::StrCat("    ", line, "\n"));
   }
   say(absl::StrCat("its log: ", failed.output.logPath()));
-  enter(Phase::kReporting, kReportTime);
+  enter(Phase::kReporting, Deadline::after(kReportTime));
 }
 
 // Of failures the first is told only: the later ones are its consequences; of processes that were lost together, all.
@@ -219,13 +218,13 @@ void Supervisor::onSignal(int signal) {
     exitCode_ = 128 + signal;
     say(absl::StrCat("received ", signalName(signal), ": ending the job; again to kill it at once"));
     signalAll(signal == SIGINT ? SIGINT : SIGTERM);
-    enter(Phase::kTerminating, options_.grace);
+    enter(Phase::kTerminating, Deadline::after(options_.grace));
     return;
   }
   if (phase_ == Phase::kKilling) return;
   say(absl::StrCat("received ", signalName(signal), ": killing the job"));
   signalAll(SIGKILL);
-  enter(Phase::kKilling, kKillTime);
+  enter(Phase::kKilling, Deadline::after(kKillTime));
 }
 
 void Supervisor::onDeadline() {
@@ -239,20 +238,20 @@ void Supervisor::onDeadline() {
       }
       return;
     case Phase::kRunning:
-      if (!options_.timeout) return enter(Phase::kRunning, kForever);
+      if (!options_.timeout) return enter(Phase::kRunning, Deadline::never());
       exitCode_ = kTimeoutExitCode;
       say(absl::StrCat("the time limit of ", seconds(*options_.timeout),
                        " (--timeout) is reached: ending the job"));
       signalAll(SIGTERM);
-      enter(Phase::kTerminating, options_.grace);
+      enter(Phase::kTerminating, Deadline::after(options_.grace));
       return;
     case Phase::kReporting:
       signalAll(SIGTERM);
-      enter(Phase::kTerminating, kTerminateTime);
+      enter(Phase::kTerminating, Deadline::after(kTerminateTime));
       return;
     case Phase::kTerminating:
       signalAll(SIGKILL);
-      enter(Phase::kKilling, kKillTime);
+      enter(Phase::kKilling, Deadline::after(kKillTime));
       return;
     case Phase::kKilling:
       for (const JobMachine& machine : machines_) {

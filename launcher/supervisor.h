@@ -65,7 +65,7 @@ class Supervisor {
   void say(const std::string& line);
   void sendAll(FrameKind kind, const std::string& payload);
   void signalAll(int signal);
-  void enter(Phase phase, std::chrono::milliseconds duration);
+  void enter(Phase phase, Deadline deadline);
 
   // Waits for something to happen, at most until `deadline`, and passes on output.
   void step(Deadline deadline);

@@ -9,8 +9,6 @@ namespace {
 using std::chrono::milliseconds;
 using State = JobMachine::State;
 
-constexpr milliseconds kForever{1'000L * 3'600 * 24 * 366};
-
 absl::Status unexpected(const char* frame) {
   return absl::InvalidArgumentError(absl::StrCat("its agent sent a ", frame, " frame at the wrong time"));
 }
@@ -103,7 +101,7 @@ absl::Status Supervisor::takePrepared(JobMachine& machine, const std::string& pa
     each.stream().send(FrameKind::kStart, encode(master_));
     each.setState(State::kRunning);
   }
-  enter(Phase::kRunning, options_.timeout.value_or(kForever));
+  enter(Phase::kRunning, options_.timeout ? Deadline::after(*options_.timeout) : Deadline::never());
   return absl::OkStatus();
 }
 

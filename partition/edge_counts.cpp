@@ -9,7 +9,7 @@
 namespace farhop::partition {
 namespace {
 
-constexpr uint64_t kChunkEdges = 4096;
+constexpr uint64_t kEdgesAtOnce = 4096;
 
 template <typename Count>
 absl::StatusOr<std::vector<uint64_t>> countAs(const IdColumn& ids, uint64_t nodes, const std::vector<bool>* kept,
@@ -22,10 +22,10 @@ absl::StatusOr<std::vector<uint64_t>> countAs(const IdColumn& ids, uint64_t node
   FARHOP_RETURN_IF_ERROR(runInParallel(static_cast<int>(tables), tables, [&](uint64_t part, int) {
     std::vector<Count>& own = counts[part];
     own.assign(nodes, 0);
-    std::array<uint64_t, kChunkEdges> chunk;
+    std::array<uint64_t, kEdgesAtOnce> chunk;
     const uint64_t end = edges / tables * (part + 1) + (part + 1 == tables ? edges % tables : 0);
-    for (uint64_t first = edges / tables * part; first < end; first += kChunkEdges) {
-      const uint64_t n = std::min(kChunkEdges, end - first);
+    for (uint64_t first = edges / tables * part; first < end; first += kEdgesAtOnce) {
+      const uint64_t n = std::min(kEdgesAtOnce, end - first);
       ids.copy(first, n, chunk.data());
       for (uint64_t i = 0; i < n; ++i) {
         if (kept == nullptr || (*kept)[first + i]) ++own[chunk[i]];

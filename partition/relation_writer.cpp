@@ -16,7 +16,7 @@
 namespace farhop::partition {
 namespace {
 
-constexpr uint64_t kChunkEdges = 1 << 14;
+constexpr uint64_t kPieceEdges = 1 << 14;
 
 // The arrays of one partition while they are written.
 class CsrArrays {
@@ -36,11 +36,11 @@ class CsrArrays {
   }
 
   absl::Status add(const SortedEdges& edges) {
-    std::vector<uint64_t> sources(kChunkEdges), edgeIds(kChunkEdges);
-    std::vector<int64_t> times(kChunkEdges);
-    std::vector<uint32_t> narrow(kChunkEdges);
-    for (uint64_t first = 0; first < edges.size; first += kChunkEdges) {
-      const uint64_t n = std::min(kChunkEdges, edges.size - first);
+    std::vector<uint64_t> sources(kPieceEdges), edgeIds(kPieceEdges);
+    std::vector<int64_t> times(kPieceEdges);
+    std::vector<uint32_t> narrow(kPieceEdges);
+    for (uint64_t first = 0; first < edges.size; first += kPieceEdges) {
+      const uint64_t n = std::min(kPieceEdges, edges.size - first);
       edges.copy(first, n, sources.data(), edgeIds.data(), times.data());
       if (narrow_) {
         for (uint64_t i = 0; i < n; ++i) narrow[i] = static_cast<uint32_t>(sources[i]);
@@ -205,9 +205,9 @@ absl::StatusOr<std::vector<bool>> RelationWriter::chooseKept(int r) const {
   options.keepOriginalSources = true;
   const auto consume = [&](const SortedEdges& sorted) -> absl::Status {
     uint64_t row = sorted.bucket.firstRow, last = 0;
-    std::vector<uint64_t> sources(kChunkEdges), edgeIds(kChunkEdges);
-    for (uint64_t first = 0; first < sorted.size; first += kChunkEdges) {
-      const uint64_t n = std::min(kChunkEdges, sorted.size - first);
+    std::vector<uint64_t> sources(kPieceEdges), edgeIds(kPieceEdges);
+    for (uint64_t first = 0; first < sorted.size; first += kPieceEdges) {
+      const uint64_t n = std::min(kPieceEdges, sorted.size - first);
       sorted.copy(first, n, sources.data(), edgeIds.data(), nullptr);
       for (uint64_t i = 0; i < n; ++i) {
         const uint64_t position = sorted.bucket.firstItem + first + i;

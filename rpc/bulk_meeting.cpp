@@ -12,7 +12,7 @@
 namespace farhop::rpc {
 namespace {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kMeetingVersion = 1;
 constexpr size_t kMaxAddressBytes = 4096;
 // Between two looks at whether the meeting has failed for another reason.
 constexpr std::chrono::milliseconds kSlice{100};
@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<BulkMeeting>> BulkMeeting::make(BulkTransport* tr
 std::string BulkMeeting::encode(const Door& door) {
   std::string bytes;
   ByteWriter writer(&bytes);
-  writer.u8(kVersion);
+  writer.u8(kMeetingVersion);
   writer.string(door.transport);
   writer.u64(door.region.key);
   writer.u64(door.region.address);
@@ -90,7 +90,7 @@ absl::StatusOr<BulkMeeting::Door> BulkMeeting::decode(const std::string& bytes) 
   door.region.address = reader.u64();
   door.region.bytes = reader.u64();
   for (uint32_t& slot : door.slots) slot = reader.u32();
-  if (!reader.ok() || version != kVersion || reader.remaining() != 0 ||
+  if (!reader.ok() || version != kMeetingVersion || reader.remaining() != 0 ||
       std::any_of(std::begin(door.slots), std::end(door.slots), [](uint32_t slot) { return slot >= BulkSlots::kMaxSlots; })) {
     return absl::InvalidArgumentError("not the bulk address of a process of this version");
   }

@@ -4,14 +4,14 @@
 
 namespace farhop::rpc {
 namespace {
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kAddressVersion = 1;
 constexpr size_t kMaxFieldBytes = 256;
 }  // namespace
 
 std::string encodeFabricAddress(const FabricAddress& address) {
   std::string bytes;
   ByteWriter writer(&bytes);
-  writer.u8(kVersion);
+  writer.u8(kAddressVersion);
   writer.string(address.provider);
   writer.string(address.bufferSize);
   writer.string(address.name);
@@ -27,7 +27,7 @@ absl::StatusOr<FabricAddress> decodeFabricAddress(const std::string& bytes) {
   address.bufferSize = std::string(reader.string(kMaxFieldBytes));
   address.name = std::string(reader.string(kMaxFieldBytes));
   address.format = reader.u32();
-  if (!reader.ok() || version != kVersion || reader.remaining() != 0 || address.name.empty()) {
+  if (!reader.ok() || version != kAddressVersion || reader.remaining() != 0 || address.name.empty()) {
     return absl::InvalidArgumentError("not the address of a libfabric endpoint of this version");
   }
   return address;

@@ -10,13 +10,9 @@ namespace {
 constexpr int64_t kMaxSleepMs = 86'400'000;
 constexpr size_t kMaxJobIdBytes = 64;  // it is part of an abstract socket's name, which holds 100
 constexpr size_t kMaxTokenBytes = 256;
-constexpr int kMaxPort = 65'535;
-
-absl::Status invalid(const std::string& message) { return absl::InvalidArgumentError(message); }
-
 absl::Status checkIndex(const char* name, int value, const char* countName, int count) {
   if (value < count) return absl::OkStatus();
-  return invalid(absl::StrCat(name, " is ", value, ", but ", countName, " is ", count,
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ", but ", countName, " is ", count,
                               ": it must be between 0 and ", count - 1));
 }
 
@@ -43,7 +39,7 @@ constexpr FieldNames kStructNames{"numMachines", "machine", "procsPerMachine", "
 
 absl::Status checkRange(const char* name, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
-  return invalid(absl::StrCat(name, " is ", value, ": it must be between ", low, " and ", high));
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ": it must be between ", low, " and ", high));
 }
 
 absl::Status checkPlace(const LaunchContract& contract, const FieldNames& names) {
@@ -59,7 +55,7 @@ absl::Status checkPorts(const LaunchContract& contract, const FieldNames& names)
   const int port = contract.masterPort;
   FARHOP_RETURN_IF_ERROR(checkRange(names.masterPort, port, contract.worldSize() > 1 ? 1 : 0, kMaxPort));
   if (port + contract.procsPerMachine > kMaxPort) {
-    return invalid(absl::StrCat(names.masterPort, " is ", port, ": with ", names.procsPerMachine, " ",
+    return absl::InvalidArgumentError(absl::StrCat(names.masterPort, " is ", port, ": with ", names.procsPerMachine, " ",
                                 contract.procsPerMachine, " the ports would go beyond ", kMaxPort,
                                 "; choose one of at most ", kMaxPort - contract.procsPerMachine));
   }
@@ -68,11 +64,11 @@ absl::Status checkPorts(const LaunchContract& contract, const FieldNames& names)
   }
   if (contract.masterFd < 0) return absl::OkStatus();
   if (contract.machine != 0) {
-    return invalid(absl::StrCat(names.masterFd, " is set, but ", names.machine, " is ", contract.machine,
+    return absl::InvalidArgumentError(absl::StrCat(names.masterFd, " is set, but ", names.machine, " is ", contract.machine,
                                 ": only processes of machine 0 listen for their group; unset it"));
   }
   if (port == 0) {
-    return invalid(
+    return absl::InvalidArgumentError(
         absl::StrCat(names.masterFd, " is set, but ", names.masterPort, " is 0: set the port it listens on"));
   }
   return absl::OkStatus();
@@ -82,15 +78,15 @@ absl::Status checkPorts(const LaunchContract& contract, const FieldNames& names)
 absl::Status checkWords(const LaunchContract& contract, const FieldNames& names) {
   const auto optional = [&](const std::string& word) { return contract.worldSize() == 1 && word.empty(); };
   if (!optional(contract.masterAddr) && !isPrintableWord(contract.masterAddr, 255)) {
-    return invalid(absl::StrCat(names.masterAddr, " is '", contract.masterAddr.substr(0, 100),
+    return absl::InvalidArgumentError(absl::StrCat(names.masterAddr, " is '", contract.masterAddr.substr(0, 100),
                                 "': it must be one host name or address"));
   }
   if (!optional(contract.jobId) && !isJobId(contract.jobId)) {
-    return invalid(absl::StrCat(names.jobId, " is '", contract.jobId.substr(0, 100), "': it must be 1 to ",
+    return absl::InvalidArgumentError(absl::StrCat(names.jobId, " is '", contract.jobId.substr(0, 100), "': it must be 1 to ",
                                 kMaxJobIdBytes, " letters, digits, dots, dashes or underscores"));
   }
   if (!optional(contract.token) && !isPrintableWord(contract.token, kMaxTokenBytes)) {  // stays out of logs
-    return invalid(
+    return absl::InvalidArgumentError(
         absl::StrCat(names.token, " must be 1 to ", kMaxTokenBytes, " printable characters without spaces"));
   }
   return absl::OkStatus();

@@ -16,15 +16,10 @@ namespace farhop::runtime {
 namespace {
 
 constexpr double kMaxSleepSeconds = 86'400;
-constexpr int kMaxPort = 65'535;
 
 // Slurm numbers its own steps (batch script, extern, interactive shell of salloc) downwards from 2^32 - 3:
 // what runs in one of them was not started by srun.
 constexpr uint64_t kFirstSpecialStep = 0xFFFFFFF0;
-
-absl::Status invalid(const std::string& message) {
-  return absl::InvalidArgumentError(message);
-}
 
 // Reads variables, treating an empty one as unset.
 class Variables {
@@ -51,17 +46,17 @@ class Variables {
     const bool digits = text.size() <= 20 && text.find_first_not_of("0123456789") == std::string::npos;
     uint64_t value = 0;
     if (!digits || !absl::SimpleAtoi(text, &value)) {
-      return invalid(absl::StrCat(name, " is '", text.substr(0, 100), "': it must be a whole number"));
+      return absl::InvalidArgumentError(absl::StrCat(name, " is '", text.substr(0, 100), "': it must be a whole number"));
     }
     if (value < low || value > high) {
-      return invalid(absl::StrCat(name, " is ", value, ": it must be between ", low, " and ", high));
+      return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ": it must be between ", low, " and ", high));
     }
     return value;
   }
 
   absl::StatusOr<int> number(const std::string& name, int low, int high) const {
     const std::optional<std::string> text = find(name);
-    if (!text) return invalid(absl::StrCat(name, " is not set"));
+    if (!text) return absl::InvalidArgumentError(absl::StrCat(name, " is not set"));
     FARHOP_ASSIGN_OR_RETURN(const uint64_t value,
                             parse(name, *text, static_cast<uint64_t>(low), static_cast<uint64_t>(high)));
     return static_cast<int>(value);
@@ -73,7 +68,7 @@ class Variables {
 
 absl::Status checkIndex(const char* name, int value, const std::string& countName, int count) {
   if (value < count) return absl::OkStatus();
-  return invalid(absl::StrCat(name, " is ", value, ", but ", countName, " is ", count,
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, ", but ", countName, " is ", count,
                               ": it must be between 0 and ", count - 1));
 }
 
@@ -130,24 +125,24 @@ absl::StatusOr<LaunchContract> readFarhop(const Variables& variables) {
 // Tasks per node of the step, which must be the same everywhere.
 absl::StatusOr<int> slurmProcs(const Variables& variables, int numMachines) {
   const auto text = variables.findFirst({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
-  if (!text) return invalid("SLURM_STEP_TASKS_PER_NODE is not set in this Slurm step; start with srun");
+  if (!text) return absl::InvalidArgumentError("SLURM_STEP_TASKS_PER_NODE is not set in this Slurm step; start with srun");
   absl::StatusOr<std::vector<int>> tasks = expandTasksPerNode(text->second);
   if (!tasks.ok()) return annotate(tasks.status(), text->first);
   if (tasks->size() != static_cast<size_t>(numMachines)) {
-    return invalid(absl::StrCat(text->first, " is '", text->second, "', which is ", tasks->size(),
+    return absl::InvalidArgumentError(absl::StrCat(text->first, " is '", text->second, "', which is ", tasks->size(),
                                 " nodes, but the step has ", numMachines,
                                 "; give srun --nodes and --ntasks-per-node"));
   }
   for (int count : *tasks) {
     if (count != tasks->front()) {
-      return invalid(
+      return absl::InvalidArgumentError(
           absl::StrCat(text->first, " is '", text->second,
                        "': every machine must run the same number of processes, since process p of all "
                        "machines form group p; give srun --ntasks-per-node"));
     }
   }
   if (tasks->front() < 1 || tasks->front() > kMaxProcsPerMachine) {
-    return invalid(absl::StrCat(text->first, " is '", text->second, "': 1 to ", kMaxProcsPerMachine,
+    return absl::InvalidArgumentError(absl::StrCat(text->first, " is '", text->second, "': 1 to ", kMaxProcsPerMachine,
                                 " processes a machine are supported"));
   }
   return tasks->front();
@@ -155,7 +150,7 @@ absl::StatusOr<int> slurmProcs(const Variables& variables, int numMachines) {
 
 absl::Status readSlurmPlace(const Variables& variables, LaunchContract& contract) {
   const auto nodes = variables.findFirst({"SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"});
-  if (!nodes) return invalid("SLURM_STEP_NUM_NODES is not set in this Slurm step; start with srun");
+  if (!nodes) return absl::InvalidArgumentError("SLURM_STEP_NUM_NODES is not set in this Slurm step; start with srun");
   FARHOP_ASSIGN_OR_RETURN(contract.numMachines, variables.number(nodes->first, 1, kMaxMachines));
   FARHOP_ASSIGN_OR_RETURN(contract.procsPerMachine, slurmProcs(variables, contract.numMachines));
   FARHOP_ASSIGN_OR_RETURN(contract.machine, variables.number("SLURM_NODEID", 0, kMaxMachines - 1));
@@ -165,11 +160,11 @@ absl::Status readSlurmPlace(const Variables& variables, LaunchContract& contract
       checkIndex("SLURM_LOCALID", contract.proc, "the number of tasks per node", contract.procsPerMachine));
 
   const auto list = variables.findFirst({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
-  if (!list) return invalid("SLURM_STEP_NODELIST is not set in this Slurm step; start with srun");
+  if (!list) return absl::InvalidArgumentError("SLURM_STEP_NODELIST is not set in this Slurm step; start with srun");
   absl::StatusOr<std::vector<std::string>> hosts = expandNodeList(list->second);
   if (!hosts.ok()) return annotate(hosts.status(), list->first);
   if (hosts->size() != static_cast<size_t>(contract.numMachines)) {
-    return invalid(absl::StrCat(list->first, " names ", hosts->size(), " nodes, but ", nodes->first, " is ",
+    return absl::InvalidArgumentError(absl::StrCat(list->first, " names ", hosts->size(), " nodes, but ", nodes->first, " is ",
                                 contract.numMachines, "; start with srun, one step for the whole job"));
   }
   contract.masterAddr = hosts->front();
@@ -195,13 +190,13 @@ absl::StatusOr<LaunchContract> readSlurm(const Variables& variables, uint64_t st
   for (const char* name : {"SLURM_HET_SIZE", "SLURM_PACK_SIZE"}) {
     const auto size = variables.find(name);
     if (size && *size != "1") {
-      return invalid(absl::StrCat(name, " is ", *size,
+      return absl::InvalidArgumentError(absl::StrCat(name, " is ", *size,
                                   ": components of a heterogeneous Slurm job cannot form one ",
                                   "Farhop job; submit a job whose nodes are all alike"));
     }
   }
   const auto jobText = variables.findFirst({"SLURM_JOB_ID", "SLURM_JOBID"});
-  if (!jobText) return invalid("SLURM_JOB_ID is not set, though SLURM_STEP_ID is; start with srun");
+  if (!jobText) return absl::InvalidArgumentError("SLURM_JOB_ID is not set, though SLURM_STEP_ID is; start with srun");
   FARHOP_ASSIGN_OR_RETURN(const uint64_t job,
                           Variables::parse(jobText->first, jobText->second, 1, uint64_t{0xFFFFFFFF}));
   LaunchContract contract;
@@ -225,7 +220,7 @@ absl::StatusOr<LaunchContract> readSlurm(const Variables& variables, uint64_t st
 
 absl::StatusOr<LaunchContract> readSingle(const Variables& variables) {
   if (const auto world = variables.find("WORLD_SIZE"); world && *world != "1") {
-    return invalid(
+    return absl::InvalidArgumentError(
         absl::StrCat("WORLD_SIZE is ", *world,
                      ", but neither FARHOP_* variables nor a Slurm step are there, so that every process "
                      "would train alone; start with `farhop run` or srun, or unset WORLD_SIZE"));
@@ -258,7 +253,7 @@ absl::StatusOr<LaunchContract> readPlace(const Variables& variables) {
   const FarhopSet set(variables);
   if (set.missing.empty()) return readFarhop(variables);
   if (!set.present.empty()) {
-    return invalid(absl::StrCat(absl::StrJoin(set.present, ", "), " is set, but ",
+    return absl::InvalidArgumentError(absl::StrCat(absl::StrJoin(set.present, ", "), " is set, but ",
                                 absl::StrJoin(set.missing, ", "),
                                 " is not: set all of them or none (`farhop run` sets them all)"));
   }
@@ -289,7 +284,7 @@ absl::StatusOr<StartMode> parseStartMode(const std::string& text) {
       return StartMode{false, std::chrono::milliseconds(std::llround(seconds * 1000))};
     }
   }
-  return invalid(absl::StrCat("start mode '", text.substr(0, 100),
+  return absl::InvalidArgumentError(absl::StrCat("start mode '", text.substr(0, 100),
                               "': it must be gate, gate:WIDTH, or sleep:SECONDS with 0 to 86400 seconds"));
 }
 

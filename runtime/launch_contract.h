@@ -44,6 +44,7 @@ inline constexpr char kNeverCameAdvice[] =
 // With which a trainer ends that has stopped because it was asked to: no failure, and no end either.
 inline constexpr int kStoppedExitCode = 75;
 
+inline constexpr int kMaxPort = 65'535;
 inline constexpr int kMaxMachines = 65'536;
 inline constexpr int kMaxProcsPerMachine = 1'024;
 

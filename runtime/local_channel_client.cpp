@@ -15,9 +15,9 @@ using Type = LocalMessage::Type;
 namespace {
 
 // Nothing wakes these waits when a failure is recorded, so they are cut into pieces.
-constexpr std::chrono::milliseconds kSlice{50};
+constexpr std::chrono::milliseconds kLookInterval{50};
 
-Deadline sliceOf(Deadline deadline) { return Deadline::earliest(deadline, Deadline::after(kSlice)); }
+Deadline untilNextLook(Deadline deadline) { return Deadline::earliest(deadline, Deadline::after(kLookInterval)); }
 
 }  // namespace
 
@@ -31,10 +31,10 @@ absl::Status LocalChannel::connect(Deadline deadline) {
   hello.value = contract_.token;
   const std::string frame = encodeLocalMessage(hello);
 
-  absl::StatusOr<FileDescriptor> fd = connectAbstract(socketName(contract_), sliceOf(deadline), true);
+  absl::StatusOr<FileDescriptor> fd = connectAbstract(socketName(contract_), untilNextLook(deadline), true);
   while (!fd.ok() && !deadline.expired()) {
     FARHOP_RETURN_IF_ERROR(monitor_->status());
-    fd = connectAbstract(socketName(contract_), sliceOf(deadline), true);
+    fd = connectAbstract(socketName(contract_), untilNextLook(deadline), true);
   }
   if (!fd.ok()) {
     const PeerName missing{contract_.machine, 0, ""};
@@ -67,7 +67,7 @@ absl::Status LocalChannel::leaveFor(const absl::Status& failure, Connection& con
   farewell.machine = contract_.machine;
   farewell.proc = contract_.proc;
   const std::string frames = encodeLocalMessage(lossMessage(failure)) + encodeLocalMessage(farewell);
-  (void)sendAll(connection.fd.get(), frames.data(), frames.size(), Deadline::after(kSlice));
+  (void)sendAll(connection.fd.get(), frames.data(), frames.size(), Deadline::after(kLookInterval));
   return failure;
 }
 
@@ -94,7 +94,7 @@ absl::Status LocalChannel::awaitWelcome(Connection& connection, Deadline deadlin
                       hub());
     } else if (errno == EAGAIN || errno == EINTR) {
       pollfd entry{connection.fd.get(), POLLIN, 0};
-      (void)::poll(&entry, 1, sliceOf(deadline).remainingMs());
+      (void)::poll(&entry, 1, untilNextLook(deadline).remainingMs());
       if (const absl::Status failure = monitor_->status(); !failure.ok()) return leaveFor(failure, connection);
       if (deadline.expired()) {
         return absl::DeadlineExceededError(absl::StrCat("process 0 of machine ", contract_.machine,

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kSilence{15'000};
 constexpr std::chrono::milliseconds kStrangerPause{500};
 
 // What the store's other clients have to hear of is told within this time, or not at all.
-constexpr std::chrono::milliseconds kTellTimeout{400};
+constexpr std::chrono::milliseconds kTellOthersTimeout{400};
 
 struct Attempt {
   explicit Attempt(const LaunchContract& ofJob) : contract(ofJob) {}
@@ -50,7 +50,7 @@ struct Attempt {
 void leaveFor(const absl::Status& reason, StoreMeeting& meeting, const LaunchContract& contract) {
   if (reason.ok()) return;
   if (meeting.client) {
-    tellWatches(*meeting.client, contract, reason, Deadline::after(kTellTimeout));
+    tellWatches(*meeting.client, contract, reason, Deadline::after(kTellOthersTimeout));
     meeting.client->farewell();
   }
   if (meeting.watching) meeting.watching->farewell();

@@ -16,9 +16,9 @@ constexpr std::chrono::milliseconds kStoreSlice{1'000};
 // How long a broken meeting waits for whoever knows which process is to blame: when the error names nobody,
 // and when it does but might name a victim.
 constexpr std::chrono::milliseconds kCulpritTimeout{1'000};
-constexpr std::chrono::milliseconds kDoubtTimeout{200};
+constexpr std::chrono::milliseconds kLossDoubtTimeout{200};
 // A last message to a peer that does not answer is given up after this.
-constexpr std::chrono::milliseconds kTellTimeout{2'000};
+constexpr std::chrono::milliseconds kFarewellTellTimeout{2'000};
 
 std::string addressKey(int machine) { return absl::StrCat("agent/", machine); }
 
@@ -244,7 +244,7 @@ absl::StatusOr<std::string> WorkerGroup::lookUp(const std::string& key, Deadline
 absl::Status WorkerGroup::culpritOr(const absl::Status& status) const {
   if (status.ok() || absl::IsPermissionDenied(status) || absl::IsNotFound(status)) return status;
   if (!absl::IsDeadlineExceeded(status)) {
-    (void)monitor_->waitFor(Deadline::after(peerOf(status) ? kDoubtTimeout : kCulpritTimeout));
+    (void)monitor_->waitFor(Deadline::after(peerOf(status) ? kLossDoubtTimeout : kCulpritTimeout));
   }
   const absl::Status failure = monitor_->status();
   return failure.ok() ? status : failure;
@@ -274,7 +274,7 @@ void WorkerGroup::tellPeers(const absl::Status& failure) {
     if (machine == contract_.machine) continue;
     if (lost && lost->machine == machine && lost->proc == contract_.proc) continue;
     agent->call(machine, kFailureMethod, {rpc::OutArray::fromVector(std::vector<char>(frame.begin(), frame.end()))},
-                Deadline::after(kTellTimeout), nullptr, [](absl::Status) {});
+                Deadline::after(kFarewellTellTimeout), nullptr, [](absl::Status) {});
   }
 }
 

@@ -10,7 +10,7 @@
 namespace farhop::sampler {
 namespace {
 
-absl::Status malformed(absl::string_view what) {
+absl::Status malformedLookup(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("malformed edge lookup: ", what));
 }
 
@@ -136,7 +136,7 @@ std::vector<rpc::OutArray> encodeEdgeLookup(const EdgeLookupRequest& request) {
 }
 
 absl::StatusOr<EdgeLookupRequest> decodeEdgeLookup(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph) {
-  if (arrays.size() != 1) return malformed("not one array");
+  if (arrays.size() != 1) return malformedLookup("not one array");
   const std::byte* at = arrays[0].data();
   size_t left = arrays[0].size();
   EdgeLookupHeader header;
@@ -145,16 +145,16 @@ absl::StatusOr<EdgeLookupRequest> decodeEdgeLookup(std::span<const rpc::Bytes> a
     at += size;
     left -= size;
   };
-  if (left < sizeof(header)) return malformed("too short for its header");
+  if (left < sizeof(header)) return malformedLookup("too short for its header");
   take(&header, sizeof(header));
-  if (header.relation >= graph.schema().relations.size()) return malformed(absl::StrCat("relation ", header.relation));
-  if (header.runs > left / sizeof(EdgeLookupRun)) return malformed(absl::StrCat("too short for ", header.runs, " runs"));
+  if (header.relation >= graph.schema().relations.size()) return malformedLookup(absl::StrCat("relation ", header.relation));
+  if (header.runs > left / sizeof(EdgeLookupRun)) return malformedLookup(absl::StrCat("too short for ", header.runs, " runs"));
   EdgeLookupRequest request;
   request.relation = header.relation;
   request.runs.resize(header.runs);
   take(request.runs.data(), header.runs * sizeof(EdgeLookupRun));
   constexpr size_t kPairBytes = sizeof(uint64_t) + sizeof(uint32_t);
-  if (left % kPairBytes != 0) return malformed("a part of a pair");
+  if (left % kPairBytes != 0) return malformedLookup("a part of a pair");
   const size_t count = left / kPairBytes;
   request.sources.resize(count);
   request.rows.resize(count);
@@ -164,20 +164,20 @@ absl::StatusOr<EdgeLookupRequest> decodeEdgeLookup(std::span<const rpc::Bytes> a
   uint64_t total = 0;
   for (const EdgeLookupRun& run : request.runs) {
     if (run.partition >= static_cast<uint32_t>(graph.book().numPartitions())) {
-      return malformed(absl::StrCat("partition ", run.partition));
+      return malformedLookup(absl::StrCat("partition ", run.partition));
     }
     if (!graph.isOwn(static_cast<int>(run.partition))) {
       return absl::FailedPreconditionError(absl::StrCat("partition ", run.partition, " is not served by machine ",
                                                         graph.machine(), "; all processes must open the same store"));
     }
-    if (run.count > count - total) return malformed("fewer pairs than the runs say");
+    if (run.count > count - total) return malformedLookup("fewer pairs than the runs say");
     const uint64_t rows = graph.book().count(destination, static_cast<int>(run.partition));
     for (uint64_t i = total; i < total + run.count; ++i) {
-      if (request.rows[i] >= rows) return malformed(absl::StrCat("a row beyond the ", rows, " of partition ", run.partition));
+      if (request.rows[i] >= rows) return malformedLookup(absl::StrCat("a row beyond the ", rows, " of partition ", run.partition));
     }
     total += run.count;
   }
-  if (total != count) return malformed("more pairs than the runs say");
+  if (total != count) return malformedLookup("more pairs than the runs say");
   return request;
 }
 

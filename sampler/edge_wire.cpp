@@ -11,15 +11,15 @@ namespace {
 // Enough for any feature list by name, and no amplifier for a hostile one.
 constexpr size_t kMaxFeatures = 64;
 
-constexpr char kRequestName[] = "request for edge features";
+constexpr char kEdgeRequestName[] = "request for edge features";
 
-absl::Status malformed(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("malformed ", kRequestName, ": ", what));
+absl::Status malformedEdgeRequest(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("malformed ", kEdgeRequestName, ": ", what));
 }
 
 template <typename T>
 absl::Status copyHeader(const rpc::Bytes& bytes, T* header) {
-  if (bytes.size() != sizeof(T)) return malformed("header size");
+  if (bytes.size() != sizeof(T)) return malformedEdgeRequest("header size");
   std::memcpy(static_cast<void*>(header), bytes.data(), sizeof(T));
   return absl::OkStatus();
 }
@@ -31,15 +31,15 @@ rpc::OutArray headerArray(const T& header) {
 
 absl::Status checkFeatures(const PartitionedGraph& graph, int relation, std::span<const uint32_t> features,
                            std::span<const RowPart> parts) {
-  if (features.empty() || features.size() > kMaxFeatures) return malformed(absl::StrCat(features.size(), " features"));
+  if (features.empty() || features.size() > kMaxFeatures) return malformedEdgeRequest(absl::StrCat(features.size(), " features"));
   const size_t known = graph.schema().relations[relation].features.size();
   for (uint32_t feature : features) {
-    if (feature != kEdgeIdFeature && feature >= known) return malformed(absl::StrCat("feature ", feature));
+    if (feature != kEdgeIdFeature && feature >= known) return malformedEdgeRequest(absl::StrCat("feature ", feature));
   }
   std::vector<size_t> rowBytes;
   for (uint32_t feature : features) rowBytes.push_back(edgeFeatureSpec(graph, relation, feature).rowBytes());
   const absl::Status status = checkParts(parts, rowBytes);
-  return status.ok() ? status : malformed(status.message());
+  return status.ok() ? status : malformedEdgeRequest(status.message());
 }
 
 }  // namespace
@@ -96,59 +96,59 @@ std::vector<rpc::OutArray> encodeEdgesById(EdgesByIdRequest request) {
 }
 
 absl::StatusOr<DrawnEdgesRequest> decodeDrawnEdges(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph) {
-  if (arrays.size() != 3 && arrays.size() != 4) return malformed("not 3 or 4 arrays");
+  if (arrays.size() != 3 && arrays.size() != 4) return malformedEdgeRequest("not 3 or 4 arrays");
   DrawnEdgesRequest request;
   FARHOP_RETURN_IF_ERROR(copyHeader(arrays[0], &request.header));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], kRequestName, &request.features));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], kEdgeRequestName, &request.features));
   FARHOP_ASSIGN_OR_RETURN(request.rows, decodeNeighborRequest(arrays.subspan(2, 1), graph));
-  if (arrays.size() == 4) FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], kRequestName, &request.parts));
-  if (request.rows.draws.size() != 1) return malformed(absl::StrCat(request.rows.draws.size(), " draws"));
+  if (arrays.size() == 4) FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], kEdgeRequestName, &request.parts));
+  if (request.rows.draws.size() != 1) return malformedEdgeRequest(absl::StrCat(request.rows.draws.size(), " draws"));
   const int relation = static_cast<int>(request.rows.draws[0].relation);
   const partition::Relation& edges = graph.schema().relations[relation];
   for (const RowRun& run : request.rows.runs) {
-    if (static_cast<int>(run.nodeType) != edges.destination) return malformed(absl::StrCat("rows of node type ", run.nodeType));
+    if (static_cast<int>(run.nodeType) != edges.destination) return malformedEdgeRequest(absl::StrCat("rows of node type ", run.nodeType));
   }
   FARHOP_RETURN_IF_ERROR(checkFeatures(graph, relation, request.features, request.parts));
   if (request.header.edges > kMaxEdges || request.header.skip > kMaxEdges) {
-    return malformed(absl::StrCat(request.header.edges, " edges after ", request.header.skip));
+    return malformedEdgeRequest(absl::StrCat(request.header.edges, " edges after ", request.header.skip));
   }
   return request;
 }
 
 absl::StatusOr<EdgesByIdRequest> decodeEdgesById(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph) {
-  if (arrays.size() != 5 && arrays.size() != 6) return malformed("not 5 or 6 arrays");
+  if (arrays.size() != 5 && arrays.size() != 6) return malformedEdgeRequest("not 5 or 6 arrays");
   EdgesByIdHeader header;
   FARHOP_RETURN_IF_ERROR(copyHeader(arrays[0], &header));
   EdgesByIdRequest request;
   request.relation = header.relation;
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], kRequestName, &request.features));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], kRequestName, &request.runs));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], kRequestName, &request.rows));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], kRequestName, &request.edgeIds));
-  if (arrays.size() == 6) FARHOP_RETURN_IF_ERROR(copyArray(arrays[5], kRequestName, &request.parts));
-  if (request.relation >= graph.schema().relations.size()) return malformed(absl::StrCat("relation ", request.relation));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], kEdgeRequestName, &request.features));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], kEdgeRequestName, &request.runs));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], kEdgeRequestName, &request.rows));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], kEdgeRequestName, &request.edgeIds));
+  if (arrays.size() == 6) FARHOP_RETURN_IF_ERROR(copyArray(arrays[5], kEdgeRequestName, &request.parts));
+  if (request.relation >= graph.schema().relations.size()) return malformedEdgeRequest(absl::StrCat("relation ", request.relation));
   const int relation = static_cast<int>(request.relation);
   FARHOP_RETURN_IF_ERROR(checkFeatures(graph, relation, request.features, request.parts));
-  if (request.edgeIds.size() != request.rows.size()) return malformed("not one edge id per row");
+  if (request.edgeIds.size() != request.rows.size()) return malformedEdgeRequest("not one edge id per row");
   const int type = graph.schema().relations[relation].destination;
   uint64_t total = 0;
   for (const EdgeRun& run : request.runs) {
     if (run.partition >= static_cast<uint32_t>(graph.book().numPartitions())) {
-      return malformed(absl::StrCat("partition ", run.partition));
+      return malformedEdgeRequest(absl::StrCat("partition ", run.partition));
     }
     const int partition = static_cast<int>(run.partition);
     if (!graph.isOwn(partition)) {
       return absl::FailedPreconditionError(absl::StrCat("partition ", run.partition, " is not served by machine ",
                                                         graph.machine(), "; all processes must open the same store"));
     }
-    if (run.count > request.rows.size() - total) return malformed("fewer rows than the runs say");
+    if (run.count > request.rows.size() - total) return malformedEdgeRequest("fewer rows than the runs say");
     const uint64_t rows = graph.book().count(type, partition);
     for (uint64_t i = total; i < total + run.count; ++i) {
-      if (request.rows[i] >= rows) return malformed("a row beyond its partition");
+      if (request.rows[i] >= rows) return malformedEdgeRequest("a row beyond its partition");
     }
     total += run.count;
   }
-  if (total != request.rows.size()) return malformed("more rows than the runs say");
+  if (total != request.rows.size()) return malformedEdgeRequest("more rows than the runs say");
   return request;
 }
 

@@ -9,12 +9,12 @@
 namespace farhop::sampler {
 namespace {
 
-constexpr size_t kPrefetchRows = 8;
+constexpr size_t kRowsAhead = 8;
 
-constexpr char kRequestName[] = "feature request";
+constexpr char kFeatureRequestName[] = "feature request";
 
-absl::Status malformed(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("malformed ", kRequestName, ": ", what));
+absl::Status malformedFeatureRequest(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("malformed ", kFeatureRequestName, ": ", what));
 }
 
 absl::StatusOr<std::vector<rpc::OutArray>> gatherReply(const FeatureRequest& request, const PartitionedGraph& graph,
@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<rpc::OutArray>> gatherReply(const FeatureRequest& req
   }
   const size_t total = rowBytes * request.rows.size();
   if (rowBytes > maxReplyBytes || total > maxReplyBytes) {
-    return malformed(absl::StrCat("a reply of ", total, " bytes exceeds ", maxReplyBytes));
+    return malformedFeatureRequest(absl::StrCat("a reply of ", total, " bytes exceeds ", maxReplyBytes));
   }
   std::vector<rpc::OutArray> reply;
   for (size_t f = 0; f < copies.size(); ++f) {
@@ -66,47 +66,47 @@ std::vector<rpc::OutArray> encodeFeatureRequest(FeatureRequest request) {
 }
 
 absl::StatusOr<FeatureRequest> decodeFeatureRequest(std::span<const rpc::Bytes> arrays, const PartitionedGraph& graph) {
-  if (arrays.size() != 4 && arrays.size() != 5) return malformed("not 4 or 5 arrays");
+  if (arrays.size() != 4 && arrays.size() != 5) return malformedFeatureRequest("not 4 or 5 arrays");
   FeatureRequestHeader header;
-  if (arrays[0].size() != sizeof(header)) return malformed("header size");
+  if (arrays[0].size() != sizeof(header)) return malformedFeatureRequest("header size");
   std::memcpy(&header, arrays[0].data(), sizeof(header));
   FeatureRequest request;
   request.nodeType = header.nodeType;
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], kRequestName, &request.features));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], kRequestName, &request.runs));
-  FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], kRequestName, &request.rows));
-  if (arrays.size() == 5) FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], kRequestName, &request.parts));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[1], kFeatureRequestName, &request.features));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[2], kFeatureRequestName, &request.runs));
+  FARHOP_RETURN_IF_ERROR(copyArray(arrays[3], kFeatureRequestName, &request.rows));
+  if (arrays.size() == 5) FARHOP_RETURN_IF_ERROR(copyArray(arrays[4], kFeatureRequestName, &request.parts));
   FARHOP_RETURN_IF_ERROR(checkFeatureRequest(request, graph));
   return request;
 }
 
 absl::Status checkFeatureRequest(const FeatureRequest& request, const PartitionedGraph& graph) {
-  if (request.nodeType >= graph.schema().nodeTypes.size()) return malformed("node type");
+  if (request.nodeType >= graph.schema().nodeTypes.size()) return malformedFeatureRequest("node type");
   const int type = static_cast<int>(request.nodeType);
   std::vector<size_t> rowBytes;
   for (uint32_t feature : request.features) {
     const bool known = feature == kOriginalIdFeature || feature < graph.schema().nodeTypes[type].features.size() ||
                        graph.jobFeatures().known(type, feature);
-    if (!known) return malformed("feature index");
+    if (!known) return malformedFeatureRequest("feature index");
     rowBytes.push_back(featureSpec(graph, type, feature).rowBytes());
   }
   const absl::Status parts = checkParts(request.parts, rowBytes);
-  if (!parts.ok()) return malformed(parts.message());
+  if (!parts.ok()) return malformedFeatureRequest(parts.message());
   uint64_t total = 0;
   for (const FeatureRun& run : request.runs) {
-    if (run.partition >= static_cast<uint32_t>(graph.book().numPartitions())) return malformed("partition");
+    if (run.partition >= static_cast<uint32_t>(graph.book().numPartitions())) return malformedFeatureRequest("partition");
     if (!graph.isOwn(static_cast<int>(run.partition))) {
       return absl::FailedPreconditionError(absl::StrCat("partition ", run.partition, " is not served by machine ",
                                                         graph.machine(), "; all processes must open the same store"));
     }
-    if (run.count > request.rows.size() - total) return malformed("fewer rows than the runs say");
+    if (run.count > request.rows.size() - total) return malformedFeatureRequest("fewer rows than the runs say");
     const uint64_t rows = graph.book().count(type, static_cast<int>(run.partition));
     for (uint64_t i = total; i < total + run.count; ++i) {
-      if (request.rows[i] >= rows) return malformed("a row beyond its partition");
+      if (request.rows[i] >= rows) return malformedFeatureRequest("a row beyond its partition");
     }
     total += run.count;
   }
-  if (total != request.rows.size()) return malformed("more rows than the runs say");
+  if (total != request.rows.size()) return malformedFeatureRequest("more rows than the runs say");
   return absl::OkStatus();
 }
 
@@ -160,7 +160,7 @@ void gatherRows(const partition::FeatureTable& table, std::span<const uint32_t> 
   const size_t rowBytes = copy.rowBytes();
   const std::byte* const data = table.data + copy.part().firstByte;
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + kPrefetchRows < rows.size()) __builtin_prefetch(data + rows[i + kPrefetchRows] * rowBytes);
+    if (i + kRowsAhead < rows.size()) __builtin_prefetch(data + rows[i + kRowsAhead] * rowBytes);
     const size_t slot = slots.empty() ? i : slots[i];
     copy.copy(data + rows[i] * rowBytes, destination + slot * copy.destinationBytes(), 1);
   }

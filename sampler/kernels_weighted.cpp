@@ -13,7 +13,7 @@ namespace farhop::sampler {
 namespace {
 
 // Up to this many positions a scan of those drawn beats a hash table.
-constexpr uint64_t kLinearScanFanout = 48;
+constexpr uint64_t kLinearScanTries = 48;
 // Rows with more edges than this many times the fanout are tried through the alias table first.
 constexpr uint64_t kScanFactor = 4;
 
@@ -71,7 +71,7 @@ template <typename Id, typename IsHole>
 uint64_t* drawDistinct(const CsrView<Id>& view, const WeightView& weights, const RowRange& row, uint64_t wanted,
                        std::span<const SlotDraw> tries, const IsHole& isHole, PositionSet* scratch, uint64_t* offsets) {
   uint64_t* next = offsets;
-  const bool hashed = wanted > kLinearScanFanout && !tries.empty();
+  const bool hashed = wanted > kLinearScanTries && !tries.empty();
   if (hashed) scratch->reset(wanted);
   for (const SlotDraw& draw : tries) {
     const uint64_t edge = resolve(weights.slots, draw, row.from);

@@ -10,19 +10,19 @@
 namespace farhop::sampler {
 namespace {
 
-constexpr char kRequestName[] = "neighbour request";
+constexpr char kNeighborRequestName[] = "neighbour request";
 
-absl::Status malformed(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("malformed ", kRequestName, ": ", what));
+absl::Status malformedNeighborRequest(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("malformed ", kNeighborRequestName, ": ", what));
 }
 
 absl::Status checkExcluded(const NeighborRequest& request) {
   const ExcludedEdge* before = nullptr;
   for (const ExcludedEdge& edge : request.excluded) {
-    if (edge.draw >= request.draws.size()) return malformed(absl::StrCat("excludes from draw ", edge.draw));
-    if (edge.row >= request.rows.size()) return malformed(absl::StrCat("excludes from row ", edge.row));
+    if (edge.draw >= request.draws.size()) return malformedNeighborRequest(absl::StrCat("excludes from draw ", edge.draw));
+    if (edge.row >= request.rows.size()) return malformedNeighborRequest(absl::StrCat("excludes from row ", edge.row));
     if (before != nullptr && std::tie(edge.draw, edge.row) < std::tie(before->draw, before->row)) {
-      return malformed("excluded edges are not in order");
+      return malformedNeighborRequest("excluded edges are not in order");
     }
     before = &edge;
   }
@@ -93,8 +93,8 @@ std::vector<rpc::OutArray> encodeNeighborRequest(const NeighborRequest& request)
 
 absl::StatusOr<NeighborRequest> decodeNeighborRequest(std::span<const rpc::Bytes> arrays,
                                                       const PartitionedGraph& graph) {
-  if (arrays.size() != 1) return malformed("not one array");
-  WireReader reader(arrays[0], kRequestName);
+  if (arrays.size() != 1) return malformedNeighborRequest("not one array");
+  WireReader reader(arrays[0], kNeighborRequestName);
   NeighborRequestHeader header;
   FARHOP_RETURN_IF_ERROR(reader.take(1, "header", &header));
   NeighborRequest request;
@@ -104,38 +104,38 @@ absl::StatusOr<NeighborRequest> decodeNeighborRequest(std::span<const rpc::Bytes
   FARHOP_RETURN_IF_ERROR(reader.takeAll(header.excluded, "excluded edges", &request.excluded));
   const bool hasOccurrences = (header.flags & kRowOccurrences) != 0, hasTimes = (header.flags & kRowTimes) != 0;
   const size_t rowBytes = sizeof(uint32_t) * (hasOccurrences ? 2 : 1) + (hasTimes ? sizeof(int64_t) : 0);
-  if (reader.left() % rowBytes != 0) return malformed("a part of a row");
+  if (reader.left() % rowBytes != 0) return malformedNeighborRequest("a part of a row");
   const uint64_t rowCount = reader.left() / rowBytes;
   if (hasTimes) FARHOP_RETURN_IF_ERROR(reader.takeAll(rowCount, "times", &request.times));
   if (hasOccurrences) FARHOP_RETURN_IF_ERROR(reader.takeAll(rowCount, "occurrences", &request.occurrences));
   FARHOP_RETURN_IF_ERROR(reader.takeAll(rowCount, "rows", &request.rows));
-  if (request.draws.size() > graph.schema().relations.size()) return malformed("more draws than relations");
+  if (request.draws.size() > graph.schema().relations.size()) return malformedNeighborRequest("more draws than relations");
   for (const RelationDraw& draw : request.draws) {
     FARHOP_RETURN_IF_ERROR(annotate(checkDraw(draw, graph), "malformed neighbour request"));
   }
   uint64_t total = 0;
   for (const RowRun& run : request.runs) {
-    if (run.nodeType >= graph.schema().nodeTypes.size()) return malformed(absl::StrCat("node type ", run.nodeType));
+    if (run.nodeType >= graph.schema().nodeTypes.size()) return malformedNeighborRequest(absl::StrCat("node type ", run.nodeType));
     if (run.partition >= static_cast<uint32_t>(graph.book().numPartitions())) {
-      return malformed(absl::StrCat("partition ", run.partition));
+      return malformedNeighborRequest(absl::StrCat("partition ", run.partition));
     }
     if (!graph.isOwn(static_cast<int>(run.partition))) {
       return absl::FailedPreconditionError(absl::StrCat("partition ", run.partition, " is not served by machine ",
                                                         graph.machine(), "; all processes must open the same store"));
     }
-    if (run.count > request.rows.size() - total) return malformed("fewer rows than the runs say");
+    if (run.count > request.rows.size() - total) return malformedNeighborRequest("fewer rows than the runs say");
     const uint64_t rows = graph.book().count(static_cast<int>(run.nodeType), static_cast<int>(run.partition));
     if (!allBelow<uint32_t>(std::span(request.rows).subspan(total, run.count), rows)) {
-      return malformed(absl::StrCat("a row beyond the ", rows, " of partition ", run.partition));
+      return malformedNeighborRequest(absl::StrCat("a row beyond the ", rows, " of partition ", run.partition));
     }
     total += run.count;
   }
-  if (total != request.rows.size()) return malformed("more rows than the runs say");
+  if (total != request.rows.size()) return malformedNeighborRequest("more rows than the runs say");
   FARHOP_RETURN_IF_ERROR(checkExcluded(request));
   for (const RelationDraw& draw : request.draws) {
     if (!drawsWithReplacement(static_cast<DrawKind>(draw.kind)) || draw.fanout <= 0) continue;
     if (total > kMaxEdges / static_cast<uint64_t>(draw.fanout)) {
-      return malformed(absl::StrCat(draw.fanout, " draws with replacement from ", total, " rows"));
+      return malformedNeighborRequest(absl::StrCat(draw.fanout, " draws with replacement from ", total, " rows"));
     }
   }
   return request;

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(
-  build-essential cmake ninja-build pkg-config git python3 python3-numpy
+  build-essential cmake ninja-build mold pkg-config git python3 python3-numpy
   # Tests let it write the files that farhop import reads.
   python3-torch
   libtorch-dev libtensorpipe-dev libgloo-dev libfabric-dev libhwloc-dev libgoogle-glog-dev libabsl-dev

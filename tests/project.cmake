@@ -12,7 +12,7 @@ target_link_libraries(api_trainer PRIVATE Farhop::farhop)
 target_include_directories(api_trainer PRIVATE ${PROJECT_SOURCE_DIR})
 target_include_directories(api_trainer SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
 farhop_flags(api_trainer)
-farhop_reuse_headers(api_trainer torch_programs)
+farhop_reuse_headers(api_trainer torch_tests)
 
 farhop_test(unit/loader_options_test.cpp LIBS farhop_runtime farhop_fixture_graphs HEADERS none)
 
@@ -27,7 +27,7 @@ set_target_properties(inference_trainer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PR
 target_link_libraries(inference_trainer PRIVATE Farhop::farhop)
 target_include_directories(inference_trainer SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
 farhop_flags(inference_trainer)
-farhop_reuse_headers(inference_trainer torch_programs)
+farhop_reuse_headers(inference_trainer torch_tests)
 
 farhop_test(multiproc/inference_test.cpp LIBS farhop_fixture_graphs nlohmann_json::nlohmann_json
             EXTRA multiproc/farhop_process.cpp TIMEOUT 300)

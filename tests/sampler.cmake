@@ -8,6 +8,10 @@ farhop_test(unit/neighbor_wire_test.cpp LIBS farhop_sampler farhop_fixture_graph
 farhop_test(property/sampling_property_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp TIMEOUT 300)
 farhop_test(property/limited_sampling_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp TIMEOUT 300)
 farhop_test(property/sampling_distribution_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp TIMEOUT 300)
+if(FARHOP_SANITIZE)
+  # Statistics of hundreds of thousands of draws; what they call is run by the other property tests.
+  set_tests_properties(property.sampling_distribution_test PROPERTIES LABELS "property;full")
+endif()
 farhop_test(unit/walk_wire_test.cpp LIBS farhop_sampler farhop_fixture_graphs)
 farhop_test(property/walk_subgraph_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp TIMEOUT 300)
 farhop_test(property/tree_sampling_test.cpp LIBS farhop_sampler farhop_fixture_graphs EXTRA sampling_cluster.cpp TIMEOUT 300)

@@ -109,8 +109,8 @@ TEST_F(OpenPorts, OfGloo_EndTheStartClearly_WhenAScanTakesThePeersPlace) {
   const std::vector<ChildResult> results = run("mesh/listening", [](uint16_t port) { send(port, ""); });
   expectClearEnd(results[1]);
   EXPECT_EQ(results[0].signal, 0);
-  EXPECT_THAT(results[0].text, ::testing::Not(::testing::StartsWith("OK")));
-  EXPECT_THAT(results[0].text, HasSubstr("such as a port scan"));
+  // Not disturbed at all when the scan is seen to be gone before the peer connects.
+  EXPECT_THAT(results[0].text, ::testing::AnyOf("OK", HasSubstr("such as a port scan")));
 }
 
 TEST_F(OpenPorts, OfGloo_EndTheStartClearly_WhenGarbageComes) {
