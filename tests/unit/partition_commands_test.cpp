@@ -418,9 +418,9 @@ partition::ProgressMeter::Snapshot stepAt(uint64_t done, uint64_t number = 1) {
 
 TEST(ProgressLine, ShowsStepShareRateAndTimeLeft_WithinTheWidth) {
   EXPECT_EQ(progressLine(stepAt(250000), 2, 80),
-            "a:b:c: sorting  [#####...............]   25 %  125,000 edges/s  6 s left");
-  EXPECT_EQ(progressLine(stepAt(250000), 2, 44), "a:b:c: so   25 %  125,000 edges/s  6 s left");
-  EXPECT_EQ(progressLine(stepAt(999999), 1000, 200).substr(46), "]   99 %  999 edges/s  1 s left");
+            "a:b:c: sorting  [#######.....................]   25 %  125,000 edges/s  6 s left");
+  EXPECT_EQ(progressLine(stepAt(250000), 2, 44), "a:b:c: sor   25 %  125,000 edges/s  6 s left");
+  EXPECT_EQ(progressLine(stepAt(999999), 1000, 200).substr(47), "]   99 %  999 edges/s  1 s left");
   for (size_t columns = 0; columns < 120; ++columns) {
     for (const uint64_t done : {uint64_t{0}, uint64_t{1}, uint64_t{999999}, uint64_t{1000000}, uint64_t{2000000}}) {
       EXPECT_LE(columnsOf(progressLine(stepAt(done), 1e6, columns)), columns);
