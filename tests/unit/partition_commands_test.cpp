@@ -1,6 +1,9 @@
 #include <CLI/CLI.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -472,6 +475,50 @@ TEST(ProgressDisplay, PrintsPlainLinesAndBars_AsItsStyleSays) {
   EXPECT_THAT(bar, HasSubstr("\rstep  ["));
   EXPECT_THAT(bar, HasSubstr("]   50 %"));
   EXPECT_THAT(bar, HasSubstr(" \rfarhop test: two\n")) << "lines come above the bar, which is drawn again";
+}
+
+// Standard error is a terminal of 33 columns while this lives.
+class TerminalOnStderr {
+ public:
+  TerminalOnStderr() : before_(::dup(STDERR_FILENO)) {
+    winsize size{};
+    size.ws_col = 33;
+    size.ws_row = 10;
+    opened_ = ::openpty(&controller_, &terminal_, nullptr, nullptr, &size) == 0;
+    if (opened_) ::dup2(terminal_, STDERR_FILENO);
+  }
+  ~TerminalOnStderr() {
+    ::dup2(before_, STDERR_FILENO);
+    for (const int fd : {before_, controller_, terminal_}) ::close(fd);
+  }
+  bool opened() const { return opened_; }
+
+ private:
+  int before_;
+  int controller_ = -1, terminal_ = -1;
+  bool opened_ = false;
+};
+
+TEST(ProgressDisplay, DrawsBarsOnlyWhereALineCanBeWrittenOver) {
+  const char* kind = std::getenv("TERM");
+  const std::string before = kind == nullptr ? "" : kind;
+  {
+    const TerminalOnStderr terminal;
+    ASSERT_TRUE(terminal.opened());
+    EXPECT_EQ(terminalColumns(), 33u);
+    ::setenv("TERM", "xterm", 1);
+    EXPECT_EQ(progressStyleOfStderr(), ProgressStyle::kBar);
+    ::setenv("TERM", "dumb", 1);
+    EXPECT_EQ(progressStyleOfStderr(), ProgressStyle::kPlainLines);
+    ::unsetenv("TERM");
+    EXPECT_EQ(progressStyleOfStderr(), ProgressStyle::kPlainLines);
+  }
+  ::setenv("TERM", "xterm", 1);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(progressStyleOfStderr(), ProgressStyle::kPlainLines) << "a file";
+  EXPECT_EQ(terminalColumns(), 80u);
+  ::testing::internal::GetCapturedStderr();
+  if (kind == nullptr) ::unsetenv("TERM"); else ::setenv("TERM", before.c_str(), 1);
 }
 
 TEST_F(Commands, PartitionSaysNothingOnTheWay_WhenAskedTo) {
