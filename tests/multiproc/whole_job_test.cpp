@@ -254,7 +254,8 @@ TEST_F(WholeJob, RefusesAStoreWithAFlippedBit) {
   }
   std::sort(files.begin(), files.end());
   ASSERT_GE(files.size(), 8u);
-  for (size_t i = 0; i < files.size(); i += 3) {
+  // Two of them; fault.store_damage_test has all kinds of files and of damage.
+  for (const size_t i : {size_t{0}, files.size() / 2}) {
     std::fstream file(files[i], std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(-3, std::ios::end);
     const char byte = static_cast<char>(file.get() ^ 0x10);
