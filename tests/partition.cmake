@@ -4,7 +4,8 @@ target_link_libraries(farhop_fixture_graphs PUBLIC farhop_partition)
 farhop_flags(farhop_fixture_graphs)
 
 farhop_test(property/store_roundtrip_test.cpp LIBS farhop_fixture_graphs)
-farhop_test(unit/partition_commands_test.cpp LIBS farhop_fixture_graphs farhop_partition_commands)
+farhop_test(unit/partition_commands_test.cpp LIBS farhop_fixture_graphs farhop_partition_commands
+            EXTRA unit/progress_display_test.cpp)
 farhop_test(unit/dataset_reader_test.cpp LIBS farhop_fixture_graphs)
 farhop_test(unit/partitioner_test.cpp LIBS farhop_fixture_graphs Farhop::metis)
 farhop_test(unit/graph_store_test.cpp LIBS farhop_fixture_graphs)
