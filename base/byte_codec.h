@@ -35,6 +35,8 @@ class ByteReader {
   explicit ByteReader(std::string_view in) : in_(in) {}
 
   bool ok() const { return ok_; }
+  // For what the caller finds impossible.
+  void fail() { ok_ = false; }
   size_t remaining() const { return in_.size(); }
   uint8_t u8() { return static_cast<uint8_t>(number(1)); }
   uint16_t u16() { return static_cast<uint16_t>(number(2)); }

@@ -1,8 +1,6 @@
 #include "launcher/agent.h"
 
 #include <poll.h>
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -32,15 +30,17 @@ std::string hostName() {
 
 }  // namespace
 
-Agent::Agent(FrameStream stream, FileDescriptor signals, std::string version)
+Agent::Agent(FrameStream stream, FileDescriptor signals, AgentWatcher watcher, std::string version)
     : stream_(std::move(stream)),
       signals_(std::move(signals)),
+      watcher_(std::move(watcher)),
       version_(std::move(version)),
       ordersDeadline_(Deadline::after(kOrdersTimeout)),
       settleDeadline_(Deadline::never()),
       silentAt_(Deadline::never()),
       nextAlive_(Deadline::never()),
-      nextOrphanCheck_(Deadline::after(kOrphanInterval)) {}
+      nextOrphanCheck_(Deadline::after(kOrphanInterval)),
+      killDeadline_(Deadline::never()) {}
 
 int Agent::run() {
   becomeSubreaper();
@@ -68,8 +68,10 @@ absl::Status Agent::step() {
   }
   // After what came: a process that was suspended finds frames waiting.
   if (silentAt_.expired()) {
-    return absl::UnavailableError(absl::StrCat("nothing came from the launcher for ", orders_.silenceMs / 1'000, " s"));
+    FARHOP_RETURN_IF_ERROR(
+        takeCut(absl::UnavailableError(absl::StrCat("nothing came from the launcher for ", orders_.silenceMs / 1'000, " s"))));
   }
+  FARHOP_RETURN_IF_ERROR(endPreempted());
   if (!haveOrders_ && ordersDeadline_.expired()) return absl::DeadlineExceededError("no orders came");
   if (nextAlive_.expired()) {
     if (!stream_.pending()) stream_.send(FrameKind::kAlive);
@@ -84,12 +86,14 @@ absl::Status Agent::step() {
     }
     reapOrphans(own);
   }
-  return stream_.writeSome();
+  const absl::Status written = stream_.writeSome();
+  return written.ok() ? written : takeCut(annotate(written, "the launcher is gone"));
 }
 
 Deadline Agent::nextDeadline() const {
   Deadline deadline = Deadline::earliest(Deadline::after(kOrphanInterval), settleDeadline_);
   if (!haveOrders_) deadline = Deadline::earliest(deadline, ordersDeadline_);
+  deadline = Deadline::earliest(deadline, killDeadline_);
   return Deadline::earliest(deadline, Deadline::earliest(silentAt_, nextAlive_));
 }
 
@@ -138,18 +142,9 @@ absl::Status Agent::takeEvent(const Source& source) {
   return absl::OkStatus();
 }
 
-// Slurm signals every process of a step: a request to stop is for the trainers.
-absl::Status Agent::takeOwnSignals() {
-  signalfd_siginfo info{};
-  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
-    if (info.ssi_signo != SIGUSR1) return absl::CancelledError(absl::StrCat("received ", signalName(static_cast<int>(info.ssi_signo))));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Agent::takeFrames() {
   absl::Status read = stream_.readSome();
-  if (!read.ok()) return annotate(read, "the launcher is gone");
+  if (!read.ok()) return takeCut(annotate(read, "the launcher is gone"));
   if (haveOrders_ && orders_.silenceMs > 0) silentAt_ = Deadline::after(milliseconds(orders_.silenceMs));
   for (;;) {
     FARHOP_ASSIGN_OR_RETURN(const std::optional<Frame> frame, stream_.next());
@@ -195,6 +190,7 @@ absl::Status Agent::takeOrders(const std::string& payload) {
   if (haveOrders_) return absl::InvalidArgumentError("orders came twice");
   FARHOP_ASSIGN_OR_RETURN(orders_, decodeOrders(payload));
   haveOrders_ = true;
+  watcher_.tellJob(orders_.jobId, orders_.token, static_cast<int>(orders_.machine));
   credit_ = orders_.windowBytes;
   if (orders_.silenceMs > 0) {
     silentAt_ = Deadline::after(milliseconds(orders_.silenceMs));
@@ -252,22 +248,6 @@ absl::Status Agent::start(const std::string& payload) {
   for (size_t i = 0; i < trainers_.size(); ++i) trainers_[i].proc = static_cast<int>(i);
   starting_ = true;
   startNext();
-  return absl::OkStatus();
-}
-
-absl::Status Agent::takeSignal(const std::string& payload) {
-  FARHOP_ASSIGN_OR_RETURN(const uint32_t signal, decodeNumber(payload));
-  if (signal == 0 || signal >= static_cast<uint32_t>(NSIG)) return absl::InvalidArgumentError("no such signal");
-  for (const Trainer& trainer : trainers_) {
-    if (trainer.process) trainer.process->signalGroup(static_cast<int>(signal));
-  }
-  // Of SIGINT, SIGTERM and SIGKILL nothing is started any more.
-  if (signal != SIGINT && signal != SIGTERM && signal != SIGKILL) return absl::OkStatus();
-  for (; starting_ && nextTrainer_ < trainers_.size(); ++nextTrainer_) {
-    Trainer& never = trainers_[nextTrainer_];
-    never.ended = true;
-    stream_.send(FrameKind::kEnded, encode(TrainerEnded{static_cast<uint32_t>(never.proc), true, signal}));
-  }
   return absl::OkStatus();
 }
 

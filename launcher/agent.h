@@ -1,6 +1,8 @@
 // The agent: one per machine of a job. Starts the machine's trainers as a launcher orders (agent_protocol.h), watches
 // them, passes their output on, and dies with its connection: when the launcher is gone, silent or nonsensical,
-// everything that the agent started ends, processes that trainers started included.
+// everything that the agent started ends, processes that trainers started included. When the agent itself is told to end,
+// since its node is taken away, the trainers get the grace of a job that is ended (agent_preemption.cpp). When it is killed
+// its watcher ends them (agent_watcher.h).
 #pragma once
 
 #include <poll.h>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "launcher/agent_watcher.h"
 #include "launcher/frame_stream.h"
 #include "launcher/job.h"
 #include "launcher/process.h"
@@ -22,8 +25,9 @@ class Agent {
   // For a launcher that is connected but never sends orders.
   static constexpr std::chrono::milliseconds kOrdersTimeout{60'000};
 
-  // `signals` as openSignals() makes them: one of them ends the agent and its trainers.
-  Agent(FrameStream stream, FileDescriptor signals, std::string version);
+  // `signals` as openSignals() makes them: one of them ends the agent and its trainers, SIGTERM and SIGINT with the grace
+  // that the launcher gives them itself.
+  Agent(FrameStream stream, FileDescriptor signals, AgentWatcher watcher, std::string version);
 
   // Returns the agent's exit code: 0 when the launcher said that the job has ended.
   int run();
@@ -49,6 +53,9 @@ class Agent {
   void addEntries(std::vector<pollfd>& entries, std::vector<Source>& sources) const;
   absl::Status takeEvent(const Source& source);
   absl::Status takeOwnSignals();
+  absl::Status takePreemption(int signal);
+  absl::Status takeCut(absl::Status reason);
+  absl::Status endPreempted();
   absl::Status takeFrames();
   absl::Status takeFrame(const Frame& frame);
   absl::Status takeOrders(const std::string& payload);
@@ -56,6 +63,8 @@ class Agent {
   absl::Status checkMachine() const;
   absl::Status start(const std::string& payload);
   absl::Status takeSignal(const std::string& payload);
+  void signalTrainers(int signal);
+  bool trainersRun() const;
 
   void startNext();
   absl::Status startTrainer(Trainer& trainer);
@@ -73,16 +82,19 @@ class Agent {
 
   FrameStream stream_;
   FileDescriptor signals_;
+  AgentWatcher watcher_;
   const std::string version_;
   AgentOrders orders_;
   bool haveOrders_ = false, starting_ = false, finishing_ = false;
+  bool askedToEnd_ = false;  // the trainers, by whomever
+  bool preempted_ = false;   // this agent, by a signal: the trainers have until killDeadline_
   std::string program_;
   PortReservation ports_;
   std::optional<rlimit> openFiles_;
   std::vector<Trainer> trainers_;
   size_t nextTrainer_ = 0;   // the one to start next
   size_t credit_ = 0;        // bytes of output that may be sent
-  Deadline ordersDeadline_, settleDeadline_, silentAt_, nextAlive_, nextOrphanCheck_;
+  Deadline ordersDeadline_, settleDeadline_, silentAt_, nextAlive_, nextOrphanCheck_, killDeadline_;
 };
 
 // The address of this machine by which others reach it: the named network interface's, else the one by which an ssh

@@ -31,13 +31,18 @@ absl::StatusOr<FrameStream> takeStandardStreams() {
 int runAgent(const std::string& version) {
   // A launcher that goes away shows as EPIPE.
   ::signal(SIGPIPE, SIG_IGN);
+  absl::StatusOr<AgentWatcher> watcher = AgentWatcher::start();
+  if (!watcher.ok()) {
+    std::fprintf(stderr, "farhop agent: %s\n", std::string(watcher.status().message()).c_str());
+    return kFailedExitCode;
+  }
   absl::StatusOr<FileDescriptor> signals = openSignals();
   absl::StatusOr<FrameStream> stream = signals.ok() ? takeStandardStreams() : signals.status();
   if (!stream.ok()) {
     std::fprintf(stderr, "farhop agent: %s\n", std::string(stream.status().message()).c_str());
     return kFailedExitCode;
   }
-  return Agent(*std::move(stream), *std::move(signals), version).run();
+  return Agent(*std::move(stream), *std::move(signals), *std::move(watcher), version).run();
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "launcher/agent_protocol.h"
 
+#include <concepts>
+#include <type_traits>
+
 #include "base/byte_codec.h"
 #include "runtime/launch_contract.h"
 
@@ -9,223 +12,228 @@ namespace {
 constexpr size_t kMaxTextBytes = 4'096;  // names, paths, addresses
 constexpr size_t kMaxListEntries = 100'000;
 
-std::string text(ByteReader& reader, size_t maxBytes = kMaxTextBytes) {
-  return std::string(reader.string(maxBytes));
+// A payload is written and read by one list of its fields (fieldsOf), so that the two cannot come to differ. Both have
+// the same functions; those of Reading change what they are given.
+class Writing {
+ public:
+  explicit Writing(std::string* bytes) : writer_(bytes) {}
+  void number(const uint8_t& value) { writer_.u8(value); }
+  void number(const uint16_t& value) { writer_.u16(value); }
+  void number(const uint32_t& value) { writer_.u32(value); }
+  void number(const uint64_t& value) { writer_.u64(value); }
+  void flag(const bool& value) { writer_.u8(value ? 1 : 0); }
+  void text(const std::string& value, size_t = kMaxTextBytes) { writer_.string(value); }
+  void rest(const std::string& value) { writer_.raw(value); }
+  template <typename Entry, typename Field>
+  void list(const std::vector<Entry>& entries, const Field& field) {
+    writer_.u32(static_cast<uint32_t>(entries.size()));
+    for (const Entry& entry : entries) field(entry);
+  }
+
+ private:
+  ByteWriter writer_;
+};
+
+class Reading {
+ public:
+  explicit Reading(const std::string& payload) : reader_(payload) {}
+  const ByteReader& reader() const { return reader_; }
+  void number(uint8_t& value) { value = reader_.u8(); }
+  void number(uint16_t& value) { value = reader_.u16(); }
+  void number(uint32_t& value) { value = reader_.u32(); }
+  void number(uint64_t& value) { value = reader_.u64(); }
+  void flag(bool& value) { value = reader_.u8() != 0; }
+  void text(std::string& value, size_t maxBytes = kMaxTextBytes) { value = std::string(reader_.string(maxBytes)); }
+  void rest(std::string& value) { value = std::string(reader_.raw(reader_.remaining())); }
+  template <typename Entry, typename Field>
+  void list(std::vector<Entry>& entries, const Field& field) {
+    const uint32_t count = reader_.u32();
+    // More than the rest of the payload can hold at all is refused before anything is kept.
+    if (!reader_.ok() || count > kMaxListEntries || count > reader_.remaining() / sizeof(uint32_t)) {
+      reader_.fail();
+      return;
+    }
+    for (uint32_t i = 0; i < count && reader_.ok(); ++i) field(entries.emplace_back());
+  }
+
+ private:
+  ByteReader reader_;
+};
+
+// A message to be written, or one to be filled.
+template <typename Given, typename Message>
+concept Of = std::same_as<std::remove_const_t<Given>, Message>;
+
+// What a hello of any protocol begins with.
+template <typename Fields, Of<AgentHello> Hello>
+void fieldsOfAnyHello(Fields& fields, Hello& hello) {
+  fields.number(hello.protocol);
+  fields.text(hello.version);
+}
+
+template <typename Fields, Of<AgentHello> Hello>
+void fieldsOf(Fields& fields, Hello& hello) {
+  fieldsOfAnyHello(fields, hello);
+  fields.text(hello.host);
+  fields.number(hello.pid);
+}
+
+template <typename Fields, Of<AgentOrders> Orders>
+void fieldsOf(Fields& fields, Orders& orders) {
+  for (auto* field : {&orders.jobId, &orders.token, &orders.start, &orders.bind, &orders.graph, &orders.workingDirectory,
+                      &orders.masterAddr, &orders.interface}) {
+    fields.text(*field);
+  }
+  for (auto* number : {&orders.machine, &orders.machines, &orders.procs, &orders.attempt, &orders.silenceMs, &orders.graceMs,
+                       &orders.windowBytes}) {
+    fields.number(*number);
+  }
+  fields.number(orders.memoryEstimateBytes);
+  fields.number(orders.masterPort);
+  fields.list(orders.environment, [&](auto& variable) {
+    fields.text(variable.first);
+    fields.text(variable.second, kMaxFrameBytes);
+  });
+  fields.list(orders.command, [&](auto& word) { fields.text(word, kMaxFrameBytes); });
+}
+
+template <typename Fields, Of<AgentPrepared> Prepared>
+void fieldsOf(Fields& fields, Prepared& prepared) {
+  fields.text(prepared.masterAddr);
+  fields.number(prepared.masterPort);
+}
+
+template <typename Fields, Of<TrainerStarted> Started>
+void fieldsOf(Fields& fields, Started& started) {
+  fields.number(started.proc);
+  fields.number(started.pid);
+}
+
+template <typename Fields, Of<TrainerOutput> Output>
+void fieldsOf(Fields& fields, Output& output) {
+  fields.number(output.proc);
+  fields.number(output.stream);
+  fields.rest(output.bytes);
+}
+
+template <typename Fields, Of<TrainerEnded> Ended>
+void fieldsOf(Fields& fields, Ended& ended) {
+  fields.number(ended.proc);
+  fields.flag(ended.signaled);
+  fields.number(ended.code);
+}
+
+template <typename Fields, Of<TrainerSaid> Said>
+void fieldsOf(Fields& fields, Said& said) {
+  fields.number(said.proc);
+  fields.text(said.message);
+}
+
+struct Refusal {
+  uint32_t code = 0;
+  std::string message;
+};
+template <typename Fields, Of<Refusal> Refused>
+void fieldsOf(Fields& fields, Refused& refusal) {
+  fields.number(refusal.code);
+  fields.text(refusal.message);
+}
+
+template <typename Fields, Of<uint32_t> Number>
+void fieldsOf(Fields& fields, Number& number) {
+  fields.number(number);
+}
+
+template <typename Message>
+std::string written(const Message& message) {
+  std::string bytes;
+  Writing writing(&bytes);
+  fieldsOf(writing, message);
+  return bytes;
 }
 
 absl::Status broken(const char* frame) {
   return absl::InvalidArgumentError(absl::StrCat("a broken ", frame, " frame"));
 }
 
-// At the end of a payload that must have been read exactly.
 template <typename Message>
-absl::StatusOr<Message> whole(const ByteReader& reader, Message message, const char* frame) {
-  if (!reader.ok() || reader.remaining() > 0) return broken(frame);
+absl::StatusOr<Message> readWhole(const std::string& payload, const char* frame) {
+  Reading reading(payload);
+  Message message{};
+  fieldsOf(reading, message);
+  if (!reading.reader().ok() || reading.reader().remaining() > 0) return broken(frame);
   return message;
 }
 
-// A number of entries that the rest of the payload can hold at all.
-bool plausibleCount(const ByteReader& reader, uint32_t entries) {
-  return reader.ok() && entries <= kMaxListEntries && entries <= reader.remaining() / sizeof(uint32_t);
-}
-
-bool readCommand(ByteReader& reader, AgentOrders& orders) {
-  const uint32_t variables = reader.u32();
-  if (!plausibleCount(reader, variables)) return false;
-  for (uint32_t i = 0; i < variables && reader.ok(); ++i) {
-    std::string name = text(reader);
-    orders.environment.emplace_back(std::move(name), text(reader, kMaxFrameBytes));
-  }
-  const uint32_t words = reader.u32();
-  if (!plausibleCount(reader, words)) return false;
-  for (uint32_t i = 0; i < words && reader.ok(); ++i) orders.command.push_back(text(reader, kMaxFrameBytes));
-  return true;
+bool isSane(const AgentOrders& orders) {
+  return orders.procs >= 1 && orders.procs <= static_cast<uint32_t>(runtime::kMaxProcsPerMachine) &&
+         orders.machine < orders.machines && orders.machines <= static_cast<uint32_t>(runtime::kMaxMachines) &&
+         !orders.command.empty() && orders.windowBytes >= 1 && orders.windowBytes <= kMaxWindowBytes &&
+         orders.masterPort + orders.procs <= 65'535 && orders.workingDirectory.rfind('/', 0) == 0;
 }
 
 }  // namespace
 
-std::string encode(const AgentHello& hello) {
-  std::string bytes;
-  ByteWriter writer(&bytes);
-  writer.u32(hello.protocol);
-  writer.string(hello.version);
-  writer.string(hello.host);
-  writer.u32(hello.pid);
-  return bytes;
+std::string encode(const AgentHello& hello) { return written(hello); }
+std::string encode(const AgentOrders& orders) { return written(orders); }
+std::string encode(const AgentPrepared& prepared) { return written(prepared); }
+std::string encode(const TrainerStarted& started) { return written(started); }
+std::string encode(const TrainerOutput& output) { return written(output); }
+std::string encode(const TrainerEnded& ended) { return written(ended); }
+std::string encode(const TrainerSaid& said) { return written(said); }
+std::string encodeNumber(uint32_t number) { return written(number); }
+std::string encodeRefusal(const absl::Status& status) {
+  return written(Refusal{static_cast<uint32_t>(status.raw_code()), std::string(status.message()).substr(0, kMaxTextBytes)});
 }
 
 absl::StatusOr<AgentHello> decodeHello(const std::string& payload) {
-  ByteReader reader(payload);
+  Reading reading(payload);
   AgentHello hello;
-  hello.protocol = reader.u32();
-  hello.version = text(reader);
-  if (!reader.ok()) return broken("hello");
+  fieldsOfAnyHello(reading, hello);
+  if (!reading.reader().ok()) return broken("hello");
   if (hello.protocol != kAgentProtocol) return hello;
-  hello.host = text(reader);
-  hello.pid = reader.u32();
-  return whole(reader, std::move(hello), "hello");
-}
-
-std::string encode(const AgentOrders& orders) {
-  std::string bytes;
-  ByteWriter writer(&bytes);
-  for (const std::string* field : {&orders.jobId, &orders.token, &orders.start, &orders.bind, &orders.graph, &orders.workingDirectory,
-                                   &orders.masterAddr, &orders.interface}) {
-    writer.string(*field);
-  }
-  for (const uint32_t number : {orders.machine, orders.machines, orders.procs, orders.attempt, orders.silenceMs,
-                                orders.windowBytes}) {
-    writer.u32(number);
-  }
-  writer.u64(orders.memoryEstimateBytes);
-  writer.u16(orders.masterPort);
-  writer.u32(static_cast<uint32_t>(orders.environment.size()));
-  for (const auto& [name, value] : orders.environment) {
-    writer.string(name);
-    writer.string(value);
-  }
-  writer.u32(static_cast<uint32_t>(orders.command.size()));
-  for (const std::string& word : orders.command) writer.string(word);
-  return bytes;
+  return readWhole<AgentHello>(payload, "hello");
 }
 
 absl::StatusOr<AgentOrders> decodeOrders(const std::string& payload) {
-  ByteReader reader(payload);
-  AgentOrders orders;
-  for (std::string* field : {&orders.jobId, &orders.token, &orders.start, &orders.bind, &orders.graph, &orders.workingDirectory,
-                             &orders.masterAddr, &orders.interface}) {
-    *field = text(reader);
-  }
-  for (uint32_t* number : {&orders.machine, &orders.machines, &orders.procs, &orders.attempt, &orders.silenceMs,
-                           &orders.windowBytes}) {
-    *number = reader.u32();
-  }
-  orders.memoryEstimateBytes = reader.u64();
-  orders.masterPort = reader.u16();
-  if (!readCommand(reader, orders)) return broken("orders");
-  const bool sane = orders.procs >= 1 && orders.procs <= static_cast<uint32_t>(runtime::kMaxProcsPerMachine) &&
-                    orders.machine < orders.machines &&
-                    orders.machines <= static_cast<uint32_t>(runtime::kMaxMachines) && !orders.command.empty() &&
-                    orders.windowBytes >= 1 && orders.windowBytes <= kMaxWindowBytes &&
-                    orders.masterPort + orders.procs <= 65'535 && orders.workingDirectory.rfind('/', 0) == 0;
-  if (!sane) return broken("orders");
-  return whole(reader, std::move(orders), "orders");
-}
-
-std::string encode(const AgentPrepared& prepared) {
-  std::string bytes;
-  ByteWriter writer(&bytes);
-  writer.string(prepared.masterAddr);
-  writer.u16(prepared.masterPort);
-  return bytes;
+  FARHOP_ASSIGN_OR_RETURN(AgentOrders orders, readWhole<AgentOrders>(payload, "orders"));
+  if (!isSane(orders)) return broken("orders");
+  return orders;
 }
 
 absl::StatusOr<AgentPrepared> decodePrepared(const std::string& payload) {
-  ByteReader reader(payload);
-  AgentPrepared prepared;
-  prepared.masterAddr = text(reader);
-  prepared.masterPort = reader.u16();
-  return whole(reader, std::move(prepared), "prepared or start");
-}
-
-std::string encode(const TrainerStarted& started) {
-  std::string bytes;
-  ByteWriter writer(&bytes);
-  writer.u32(started.proc);
-  writer.u32(started.pid);
-  return bytes;
+  return readWhole<AgentPrepared>(payload, "prepared or start");
 }
 
 absl::StatusOr<TrainerStarted> decodeStarted(const std::string& payload) {
-  ByteReader reader(payload);
-  TrainerStarted started;
-  started.proc = reader.u32();
-  started.pid = reader.u32();
-  return whole(reader, started, "started");
-}
-
-std::string encode(const TrainerOutput& output) {
-  std::string bytes;
-  ByteWriter writer(&bytes);
-  writer.u32(output.proc);
-  writer.u8(output.stream);
-  writer.raw(output.bytes);
-  return bytes;
+  return readWhole<TrainerStarted>(payload, "started");
 }
 
 absl::StatusOr<TrainerOutput> decodeOutput(const std::string& payload) {
-  ByteReader reader(payload);
-  TrainerOutput output;
-  output.proc = reader.u32();
-  output.stream = reader.u8();
-  if (output.stream > 1 || reader.remaining() > kMaxOutputFrameBytes) return broken("output");
-  output.bytes = std::string(reader.raw(reader.remaining()));
-  return whole(reader, std::move(output), "output");
-}
-
-std::string encode(const TrainerEnded& ended) {
-  std::string bytes;
-  ByteWriter writer(&bytes);
-  writer.u32(ended.proc);
-  writer.u8(ended.signaled ? 1 : 0);
-  writer.u32(ended.code);
-  return bytes;
+  FARHOP_ASSIGN_OR_RETURN(TrainerOutput output, readWhole<TrainerOutput>(payload, "output"));
+  if (output.stream > 1 || output.bytes.size() > kMaxOutputFrameBytes) return broken("output");
+  return output;
 }
 
 absl::StatusOr<TrainerEnded> decodeEnded(const std::string& payload) {
-  ByteReader reader(payload);
-  TrainerEnded ended;
-  ended.proc = reader.u32();
-  ended.signaled = reader.u8() != 0;
-  ended.code = reader.u32();
+  FARHOP_ASSIGN_OR_RETURN(const TrainerEnded ended, readWhole<TrainerEnded>(payload, "ended"));
   if (ended.code > 255) return broken("ended");
-  return whole(reader, ended, "ended");
-}
-
-std::string encode(const TrainerSaid& said) {
-  std::string bytes;
-  ByteWriter writer(&bytes);
-  writer.u32(said.proc);
-  writer.string(said.message);
-  return bytes;
+  return ended;
 }
 
 absl::StatusOr<TrainerSaid> decodeSaid(const std::string& payload) {
-  ByteReader reader(payload);
-  TrainerSaid said;
-  said.proc = reader.u32();
-  said.message = text(reader);
-  return whole(reader, std::move(said), "said");
-}
-
-std::string encodeRefusal(const absl::Status& status) {
-  std::string bytes;
-  ByteWriter writer(&bytes);
-  writer.u32(static_cast<uint32_t>(status.raw_code()));
-  writer.string(std::string(status.message()).substr(0, kMaxTextBytes));
-  return bytes;
+  return readWhole<TrainerSaid>(payload, "said");
 }
 
 absl::Status decodeRefusal(const std::string& payload) {
-  ByteReader reader(payload);
-  const uint32_t code = reader.u32();
-  const std::string message = text(reader);
-  if (!reader.ok() || code == 0 || code > static_cast<uint32_t>(absl::StatusCode::kUnauthenticated)) {
-    return broken("refusal");
-  }
-  return absl::Status(static_cast<absl::StatusCode>(code), message);
-}
-
-std::string encodeNumber(uint32_t number) {
-  std::string bytes;
-  ByteWriter(&bytes).u32(number);
-  return bytes;
+  const auto refusal = readWhole<Refusal>(payload, "refusal");
+  if (!refusal.ok()) return refusal.status();
+  if (refusal->code == 0 || refusal->code > static_cast<uint32_t>(absl::StatusCode::kUnauthenticated)) return broken("refusal");
+  return absl::Status(static_cast<absl::StatusCode>(refusal->code), refusal->message);
 }
 
 absl::StatusOr<uint32_t> decodeNumber(const std::string& payload) {
-  ByteReader reader(payload);
-  const uint32_t number = reader.u32();
-  return whole(reader, number, "number");
+  return readWhole<uint32_t>(payload, "number");
 }
 
 }  // namespace farhop::launcher

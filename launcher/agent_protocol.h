@@ -9,6 +9,7 @@
 //   A kPrepared | kRefused              files are there and, on machine 0, the ports are bound
 //   L kStart                            where the groups meet; sent when all machines are prepared
 //   A kStarted, kOutput, kEnded, kSaid  per trainer; kRefused when one cannot be executed
+//   A kPreempted                        it was told to end itself, by a signal: it has passed SIGTERM on
 //   L kSignal, kNews, kCredit           any time after kStart
 //   L kFinish, A kDone                  end of the job: the agent kills what is left, passes on what the pipes held
 //
@@ -26,7 +27,8 @@
 
 namespace farhop::launcher {
 
-inline constexpr uint32_t kAgentProtocol = 1;
+// Changes with every change of a frame: of farhop's version alone an agent of another build cannot be told.
+inline constexpr uint32_t kAgentProtocol = 2;
 inline constexpr char kAgentMagic[] = "\nFARHOP-AGENT\n";
 // What may come before the magic.
 inline constexpr size_t kMaxBannerBytes = size_t{64} << 10;
@@ -44,6 +46,7 @@ enum class FrameKind : uint8_t {
   kEnded = 6,
   kSaid = 7,
   kDone = 8,
+  kPreempted = 9,
   kOrders = 32,
   kStart = 33,
   kSignal = 34,
@@ -77,6 +80,7 @@ struct AgentOrders {
   std::string interface;         // machine 0: that of this network interface
   uint16_t masterPort = 0;       // 0: free ports are chosen
   uint32_t silenceMs = 0;        // gives up the launcher after this time without a frame; 0: never
+  uint32_t graceMs = 0;          // between SIGTERM and SIGKILL, when the agent itself is told to end
   uint32_t windowBytes = 0;
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<std::string> command;
@@ -118,7 +122,7 @@ std::string encode(const TrainerOutput& output);
 std::string encode(const TrainerEnded& ended);
 std::string encode(const TrainerSaid& said);
 std::string encodeRefusal(const absl::Status& status);
-std::string encodeNumber(uint32_t number);  // kSignal, kCredit
+std::string encodeNumber(uint32_t number);  // kSignal, kCredit, kDone, kPreempted
 
 // InvalidArgument for what an honest peer of this protocol version would not send. A hello of another version decodes as
 // far as every version has it: protocol and program version.

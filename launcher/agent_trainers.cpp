@@ -62,6 +62,7 @@ absl::Status Agent::startTrainer(Trainer& trainer) {
   }
   request.openFiles = openFiles_;
   FARHOP_ASSIGN_OR_RETURN(Process process, Process::begin(request));
+  watcher_.tellTrainer(process.pid());
   // The trainer's own from here on: when it ends, connecting to its port is refused rather than left waiting.
   if (orders_.machine == 0) ports_.listeners[static_cast<size_t>(trainer.proc)].reset();
   trainer.pipes[0] = process.takeOut();

@@ -14,7 +14,7 @@ constexpr size_t kHeaderBytes = 5;
 constexpr size_t kReadBytes = size_t{64} << 10;
 
 bool isKind(uint8_t kind) {
-  return (kind >= 1 && kind <= 8) || (kind >= 32 && kind <= 37) || kind == 64;
+  return (kind >= 1 && kind <= 9) || (kind >= 32 && kind <= 37) || kind == 64;
 }
 
 size_t limitOf(FrameKind kind) {
@@ -30,7 +30,16 @@ void FrameStream::sendMagic() {
   outgoing_.append(kAgentMagic, sizeof(kAgentMagic) - 1);
 }
 
+void FrameStream::abandon() {
+  abandoned_ = true;
+  in_.reset();
+  out_.reset();
+  outgoing_.clear();
+  sent_ = 0;
+}
+
 void FrameStream::send(FrameKind kind, absl::string_view payload) {
+  if (abandoned_) return;
   if (sent_ > 0 && sent_ * 2 >= outgoing_.size()) {
     outgoing_.erase(0, sent_);
     sent_ = 0;

@@ -28,6 +28,10 @@ class FrameStream {
   // Writes what fits now. Unavailable when the other side is gone.
   absl::Status writeSome();
 
+  // The other side is gone for good: nothing is read any more, and what is sent is nothing.
+  void abandon();
+  bool abandoned() const { return abandoned_; }
+
   // Reads once. Unavailable at the end of the stream.
   absl::Status readSome();
   // The next frame that is there as a whole. InvalidArgument for bytes that are no frame, or no magic where one must
@@ -40,6 +44,7 @@ class FrameStream {
   bool passMagic();
 
   FileDescriptor in_, out_;
+  bool abandoned_ = false;
   Opening opening_;
   std::string incoming_;
   size_t taken_ = 0;

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
+#include "launcher/degree_figures.h"
+#include "launcher/node_view.h"
 #include "launcher/store_summary.h"
 #include "launcher/text_table.h"
 #include "partition/graph_store.h"
@@ -20,6 +23,9 @@ struct InspectArguments {
   std::string store;
   bool verify = false;
   bool json = false;
+  std::string node;
+  uint64_t neighbors = 10;
+  std::string svgFile;
 };
 
 struct VerifyResult {
@@ -65,8 +71,14 @@ std::string schemaTables(const partition::GraphStore& store) {
   return text + "\n" + formatTable(splits);
 }
 
-void printText(const partition::GraphStore& store, const StoreSummary& summary,
-               const VerifyResult* verified) {
+struct Findings {
+  StoreSummary summary;
+  StoreDegrees degrees;
+  const VerifyResult* verified = nullptr;  // null unless asked for
+};
+
+void printText(const partition::GraphStore& store, const Findings& findings) {
+  const auto& [summary, degrees, verified] = findings;
   const partition::Manifest& manifest = store.manifest();
   std::cout << "store      " << store.directory() << "\n"
             << "format     version " << partition::kStoreFormatVersion << "\n"
@@ -81,7 +93,11 @@ void printText(const partition::GraphStore& store, const StoreSummary& summary,
   if (manifest.cache) std::cout << "cache      " << cacheText(store) << "\n";
   std::cout << "\n"
             << schemaTables(store) << "\n"
-            << summaryTable(summary);
+            << summaryTable(summary) << "balance    largest / mean: nodes "
+            << formatFixed(imbalance(summary, &PartitionFigures::nodes), 3) << ", train seeds "
+            << formatFixed(imbalance(summary, &PartitionFigures::trainSeeds), 3) << ", in-edges "
+            << formatFixed(imbalance(summary, &PartitionFigures::edges), 3) << "\n\n"
+            << degreeTables(store.schema(), degrees);
   if (verified != nullptr) {
     std::cout << "\n";
     for (const std::string& check : verified->checks) std::cout << "verify     " << check << "\n";
@@ -101,8 +117,8 @@ OrderedJson featuresJson(const std::vector<partition::FeatureSpec>& features) {
   return list;
 }
 
-void printJson(const partition::GraphStore& store, const StoreSummary& summary,
-               const VerifyResult* verified) {
+void printJson(const partition::GraphStore& store, const Findings& findings) {
+  const auto& [summary, degrees, verified] = findings;
   const partition::Manifest& manifest = store.manifest();
   const partition::Schema& schema = store.schema();
   OrderedJson json = {{"store", store.directory()},
@@ -141,6 +157,7 @@ void printJson(const partition::GraphStore& store, const StoreSummary& summary,
                           {"labels", split.labels.has_value()}});
   }
   json.update(summaryJson(summary));
+  json["degrees"] = degreesJson(schema, degrees);
   if (store.manifest().cache) json["cache"] = cacheJson(store);
   if (verified != nullptr) {
     json["verify"] = {{"ok", verified->status.ok()},
@@ -150,16 +167,35 @@ void printJson(const partition::GraphStore& store, const StoreSummary& summary,
   std::cout << json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) << std::endl;
 }
 
+absl::Status inspectNode(const partition::GraphStore& store, const InspectArguments& arguments) {
+  FARHOP_ASSIGN_OR_RETURN(const NodeView view, viewNode(store, arguments.node, arguments.neighbors));
+  if (arguments.json) {
+    std::cout << nodeJson(view).dump(2, ' ', false, OrderedJson::error_handler_t::replace) << std::endl;
+  } else {
+    std::cout << nodeText(view) << std::flush;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status runInspect(const InspectArguments& arguments) {
   FARHOP_ASSIGN_OR_RETURN(auto store, partition::GraphStore::open(arguments.store));
+  if (!arguments.node.empty()) return inspectNode(*store, arguments);
   VerifyResult verified;
   if (arguments.verify) verified.status = store->verify(&verified.checks);
-  const StoreSummary summary = summarizeStore(*store);
-  const VerifyResult* shown = arguments.verify ? &verified : nullptr;
+  Findings findings;
+  findings.summary = summarizeStore(*store);
+  findings.verified = arguments.verify ? &verified : nullptr;
+  auto degrees = countDegrees(*store);
+  // What verify() has found says more than the first file that cannot be opened.
+  if (!degrees.ok()) return verified.status.ok() ? degrees.status() : verified.status;
+  findings.degrees = *std::move(degrees);
   if (arguments.json) {
-    printJson(*store, summary, shown);
+    printJson(*store, findings);
   } else {
-    printText(*store, summary, shown);
+    printText(*store, findings);
+  }
+  if (!arguments.svgFile.empty()) {
+    FARHOP_RETURN_IF_ERROR(writeFileAtomically(arguments.svgFile, degreesSvg(store->schema(), findings.degrees)));
   }
   return verified.status;
 }
@@ -172,10 +208,21 @@ void addInspectCommand(CLI::App& app, int* exitCode) {
   command->footer(
       "Examples:\n"
       "  farhop inspect store\n"
-      "  farhop inspect store --verify");
+      "  farhop inspect store --verify\n"
+      "  farhop inspect store --svg degrees.svg\n"
+      "  farhop inspect store --node user:42");
   command->add_option("STORE", arguments->store, "Directory of the store")->required();
-  command->add_flag("--verify", arguments->verify,
-                    "Check every checksum and every invariant; reads all of the store");
+  CLI::Option* verify = command->add_flag("--verify", arguments->verify,
+                                          "Check every checksum and every invariant; reads all of the store");
+  CLI::Option* svg = command->add_option("--svg", arguments->svgFile, "Also draw the degree histograms into this file");
+  CLI::Option* node = command->add_option("--node", arguments->node,
+                                          "TYPE:ID, or ID where there is one node type: show this node alone, as samplers "
+                                          "see it. Ids are the data set's");
+  node->excludes(verify)->excludes(svg);
+  command->add_option("--neighbors", arguments->neighbors, "With --node: neighbours to list per relation")
+      ->needs(node)
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
   command->add_flag("--json", arguments->json, "Print JSON");
   command->callback([arguments, exitCode] {
     const absl::Status status = runInspect(*arguments);

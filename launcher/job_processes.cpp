@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -105,7 +106,50 @@ bool isMadeJobId(const std::string& id) {
   return true;
 }
 
+// What a line of /proc/PID/stat says.
+struct ProcessStat {
+  char state = 'X';  // as of one that is gone
+  pid_t group = 0;
+  uint64_t startTicks = 0;
+};
+
+ProcessStat statOf(pid_t pid) {
+  std::ifstream file(procPath(pid, "stat"));
+  std::string line;
+  std::getline(file, line);
+  // A program may have any name, parentheses and blanks included.
+  const size_t end = line.rfind(") ");
+  if (end == std::string::npos) return {};
+  constexpr size_t kState = 0, kGroup = 2, kStart = 19;
+  const std::vector<std::string> fields = absl::StrSplit(line.substr(end + 2), ' ');
+  ProcessStat stat;
+  if (fields.size() <= kStart || fields[kState].size() != 1 || !absl::SimpleAtoi(fields[kGroup], &stat.group) ||
+      !absl::SimpleAtoi(fields[kStart], &stat.startTicks)) {
+    return {};
+  }
+  stat.state = fields[kState][0];
+  return stat;
+}
+
 }  // namespace
+
+uint64_t ticksSinceBoot() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  const auto perSecond = static_cast<uint64_t>(::sysconf(_SC_CLK_TCK));
+  return static_cast<uint64_t>(now.tv_sec) * perSecond + static_cast<uint64_t>(now.tv_nsec) * perSecond / 1'000'000'000;
+}
+
+std::set<pid_t> livingGroups(const std::set<pid_t>& groups, uint64_t untilTicks) {
+  std::set<pid_t> living;
+  if (groups.empty()) return living;
+  for (const pid_t pid : allProcesses()) {
+    const ProcessStat stat = statOf(pid);
+    if (groups.count(stat.group) == 0 || stat.state == 'Z' || stat.state == 'X' || stat.startTicks > untilTicks) continue;
+    if (isOurs(absl::StrCat("/proc/", pid))) living.insert(stat.group);
+  }
+  return living;
+}
 
 std::vector<FoundProcess> findJobProcesses(const std::string& jobId) {
   const std::set<pid_t> spared = selfAndAncestors();
@@ -115,8 +159,9 @@ std::vector<FoundProcess> findJobProcesses(const std::string& jobId) {
     const auto variables = jobVariables(pid);
     const auto id = variables.find(runtime::kEnvJobId);
     if (id == variables.end() || id->second.empty() || (!jobId.empty() && id->second != jobId)) continue;
+    const auto token = variables.find(runtime::kEnvJobToken);
     result.push_back({pid, id->second, numberOf(variables, runtime::kEnvMachine), numberOf(variables, runtime::kEnvProc),
-                      commandOf(pid)});
+                      commandOf(pid), token != variables.end() ? token->second : ""});
   }
   return result;
 }

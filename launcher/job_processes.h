@@ -20,11 +20,17 @@ struct FoundProcess {
   std::string jobId;
   int machine = -1, proc = -1;  // -1: not in its environment, as a launcher's agent's
   std::string command;          // its file's name
+  std::string token;            // of the job's attempt; never shown
 };
 
 // By pid; with a job id only that job's. Never the calling process or one of those that it descends from. Processes that
 // cannot be looked at (another user's, set-user-id) and zombies are left out.
 std::vector<FoundProcess> findJobProcesses(const std::string& jobId);
+
+// As the kernel dates the starts of processes.
+uint64_t ticksSinceBoot();
+// Of these process groups those that have a member of this user which runs, and which started no later than `untilTicks`.
+std::set<pid_t> livingGroups(const std::set<pid_t>& groups, uint64_t untilTicks);
 
 // A process held by a descriptor, so that its number cannot come to mean another one.
 class HeldProcess {

@@ -5,11 +5,13 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/file.h"
 #include "base/peak_memory.h"
 #include "importers/direct_source.h"
+#include "launcher/progress_display.h"
 #include "launcher/store_summary.h"
 #include "launcher/text_table.h"
 #include "partition/cache_plan.h"
@@ -40,6 +42,7 @@ struct PartitionArguments {
   bool mergeParallel = false;
   bool addReverse = false;
   bool force = false;
+  bool noProgress = false;
 };
 
 struct Seconds {
@@ -59,10 +62,6 @@ class Stopwatch {
  private:
   SteadyClock::time_point last_ = SteadyClock::now();
 };
-
-void progress(const std::string& line) {
-  std::cerr << "farhop partition: " << line << std::endl;
-}
 
 std::string seconds(double value) {
   return formatFixed(value, 2) + " s";
@@ -142,7 +141,9 @@ absl::Status runPartition(PartitionArguments arguments) {
   PeakMemory peak;
   Seconds times;
   Stopwatch watch;
-  progress(absl::StrCat("reading ", arguments.raw));
+  std::optional<ProgressDisplay> display;
+  display.emplace("farhop partition", arguments.noProgress ? ProgressStyle::kNone : progressStyleOfStderr());
+  display->line(absl::StrCat("reading ", arguments.raw));
   FARHOP_ASSIGN_OR_RETURN(const importers::DirectSource source,
                           importers::DirectSource::open(arguments.raw, arguments.out, 2, {}));
   FARHOP_ASSIGN_OR_RETURN(partition::Dataset dataset, partition::readDataset(source.path(), {arguments.task}));
@@ -158,7 +159,8 @@ absl::Status runPartition(PartitionArguments arguments) {
   writer.method = arguments.method;
   writer.seed = arguments.options.seed;
   writer.cache = arguments.cache;
-  writer.progress = progress;
+  writer.progress = [&](const std::string& line) { display->line(line); };
+  writer.meter = display->meter();
   FARHOP_ASSIGN_OR_RETURN(writer.order, partition::parseNodeOrder(arguments.order));
   writer.mergeParallel = arguments.mergeParallel;
   writer.memoryBytes = arguments.memoryBytes;
@@ -166,6 +168,7 @@ absl::Status runPartition(PartitionArguments arguments) {
   writer.resume = true;
   FARHOP_RETURN_IF_ERROR(partition::partitionStore(dataset, arguments.options, writer, &times.assign));
   times.write = watch.lap() - times.assign;
+  display.reset();
   times.peakBytes = peak.bytes();
 
   FARHOP_ASSIGN_OR_RETURN(auto store, partition::GraphStore::open(arguments.out));
@@ -249,6 +252,9 @@ void addPartitionCommand(CLI::App& app, int* exitCode) {
                     "Keep only the first of several edges of a relation between the same two nodes; without it all stay. "
                     "Relations with edge times keep all");
   command->add_flag("--force", arguments->force, "Replace the store if there is one");
+  command->add_flag("--no-progress", arguments->noProgress,
+                    "Say nothing on the way. Otherwise a terminal gets a bar with rate and time left, other outputs plain "
+                    "lines, on standard error");
   command->add_option("--json", arguments->jsonFile, "Also write the figures to this file");
   command->callback([arguments, exitCode] {
     const absl::Status status = runPartition(*arguments);

@@ -34,7 +34,8 @@ void addJobFlags(CLI::App& run, RunFlags& flags) {
       ->type_name("N");
   run.add_option("--memory-estimate", flags.memoryEstimate,
                  "Megabytes that a process needs for itself: the start gate waits until they are free; 0: it does not. "
-                 "Without it as `farhop doctor` estimates")
+                 "Without it what a process takes to start: program, libraries, connections. Batches are not in it: no "
+                 "process has any before all have started, and their size is the trainer's business; docs/launcher.md has a formula")
       ->type_name("MB");
   run.add_option("--bind", flags.bind,
                  "Bind each process to its share of the machine's physical cores (core), to all cores of the NUMA node that "

@@ -1,12 +1,11 @@
 #include "launcher/step_progress.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <iostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/progress_line.h"
 #include "launcher/text_table.h"
 
 namespace farhop::launcher {
@@ -18,7 +17,7 @@ constexpr std::chrono::seconds kLinePeriod{10};
 }  // namespace
 
 StepProgress::StepProgress(std::string command)
-    : command_(std::move(command)), terminal_(::isatty(STDERR_FILENO) == 1) {}
+    : command_(std::move(command)), terminal_(canRedraw()) {}
 
 StepProgress::~StepProgress() { finish(); }
 
@@ -59,9 +58,12 @@ void StepProgress::print(bool last) {
     std::cerr << line << std::endl;
     return;
   }
-  const size_t shorter = width_ > line.size() ? width_ - line.size() : 0;
+  // A line that wraps could not be written over. The last of a step may: it stays.
+  if (!last) line = fitColumns(line, terminalColumns() - 1);
+  const size_t columns = columnsOf(line);
+  const size_t shorter = width_ > columns ? width_ - columns : 0;
   std::cerr << '\r' << line << std::string(shorter, ' ') << (last ? "\n" : "") << std::flush;
-  width_ = last ? 0 : line.size();
+  width_ = last ? 0 : columns;
 }
 
 }  // namespace farhop::launcher

@@ -1,4 +1,5 @@
-// Progress of a long command on standard error: one line that is written over on a terminal, plain lines elsewhere.
+// Progress of a long command on standard error: one line that is written over on a terminal, plain lines elsewhere
+// (and on dumb terminals).
 #pragma once
 
 #include <chrono>

@@ -87,6 +87,11 @@ void Supervisor::enter(Phase phase, Deadline deadline) {
   deadline_ = deadline;
 }
 
+void Supervisor::endAll(int signal) {
+  signalAll(signal == SIGINT ? SIGINT : SIGTERM);
+  enter(Phase::kTerminating, Deadline::after(options_.grace));
+}
+
 void Supervisor::step(Deadline deadline) {
   pollOnce(Deadline::earliest(deadline, Deadline::after(kPollInterval)));
   takeSignals();
@@ -217,9 +222,7 @@ void Supervisor::onSignal(int signal) {
   if (phase_ == Phase::kRunning) {
     exitCode_ = 128 + signal;
     say(absl::StrCat("received ", signalName(signal), ": ending the job; again to kill it at once"));
-    signalAll(signal == SIGINT ? SIGINT : SIGTERM);
-    enter(Phase::kTerminating, Deadline::after(options_.grace));
-    return;
+    return endAll(signal);
   }
   if (phase_ == Phase::kKilling) return;
   say(absl::StrCat("received ", signalName(signal), ": killing the job"));
@@ -242,9 +245,7 @@ void Supervisor::onDeadline() {
       exitCode_ = kTimeoutExitCode;
       say(absl::StrCat("the time limit of ", seconds(*options_.timeout),
                        " (--timeout) is reached: ending the job"));
-      signalAll(SIGTERM);
-      enter(Phase::kTerminating, Deadline::after(options_.grace));
-      return;
+      return endAll(SIGTERM);
     case Phase::kReporting:
       signalAll(SIGTERM);
       enter(Phase::kTerminating, Deadline::after(kTerminateTime));

@@ -50,8 +50,9 @@ class Supervisor {
 
   // Whether output was lost on the way to the launcher's own streams.
   bool outputLost() const { return outputLost_; }
-  // Whether a trainer's failure ended the job, rather than a signal, the time limit or a start that failed.
-  bool failedByItself() const { return firstFailure_ != nullptr && !stopped_; }
+  // Whether a trainer's failure ended the job, rather than a signal, the time limit, a machine that is taken away or a start
+  // that failed.
+  bool failedByItself() const { return firstFailure_ != nullptr && !stopped_ && !preempted_; }
 
  private:
   enum class Phase { kStarting, kRunning, kReporting, kTerminating, kKilling };
@@ -66,6 +67,8 @@ class Supervisor {
   void sendAll(FrameKind kind, const std::string& payload);
   void signalAll(int signal);
   void enter(Phase phase, Deadline deadline);
+  // Asks all trainers to end, and gives them the grace.
+  void endAll(int signal);
 
   // Waits for something to happen, at most until `deadline`, and passes on output.
   void step(Deadline deadline);
@@ -78,6 +81,7 @@ class Supervisor {
   absl::Status takeStarted(JobMachine& machine, const std::string& payload);
   absl::Status takeOutput(JobMachine& machine, const std::string& payload);
   absl::Status takeEnded(JobMachine& machine, const std::string& payload);
+  absl::Status takePreempted(JobMachine& machine, const std::string& payload);
   void takeLost(JobMachine& machine);
   void cannotStart(absl::Status reason);
 
@@ -102,6 +106,7 @@ class Supervisor {
   Deadline deadline_;
   absl::Status startError_;
   bool stopped_ = false;    // the first to end with an exit code had stopped because it was asked to
+  bool preempted_ = false;  // a machine was told to end
   bool cancelled_ = false;  // a signal came before anything was started
   int exitCode_ = 0;
   AgentPrepared master_;

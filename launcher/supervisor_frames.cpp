@@ -1,6 +1,9 @@
 // The supervisor's part of the conversation with the agents (agent_protocol.h).
+#include <signal.h>
+
 #include <algorithm>
 
+#include "absl/strings/str_format.h"
 #include "launcher/supervisor.h"
 
 namespace farhop::launcher {
@@ -47,6 +50,8 @@ absl::Status Supervisor::takeFrame(JobMachine& machine, const Frame& frame) {
       return takeOutput(machine, frame.payload);
     case FrameKind::kEnded:
       return takeEnded(machine, frame.payload);
+    case FrameKind::kPreempted:
+      return takePreempted(machine, frame.payload);
     case FrameKind::kSaid: {
       FARHOP_ASSIGN_OR_RETURN(const TrainerSaid said, decodeSaid(frame.payload));
       if (said.proc >= machine.processes.size()) return unexpected("said");
@@ -77,6 +82,7 @@ absl::Status Supervisor::takeHello(JobMachine& machine, const std::string& paylo
   AgentOrders orders = options_.orders;
   orders.machine = static_cast<uint32_t>(machine.index());
   orders.silenceMs = machine.command().remote ? static_cast<uint32_t>(JobMachine::kSilence.count()) : 0;
+  orders.graceMs = static_cast<uint32_t>(std::clamp<int64_t>(options_.grace.count(), 0, UINT32_MAX));
   orders.windowBytes = static_cast<uint32_t>(machine.windowBytes);
   const std::string bytes = encode(orders);
   if (bytes.size() > kMaxFrameBytes) {
@@ -127,6 +133,23 @@ absl::Status Supervisor::takeEnded(JobMachine& machine, const std::string& paylo
   machine.passOn(true);
   process.end = ProcessEnd{ended.signaled, static_cast<int>(ended.code)};
   ended_.push_back(&process);
+  return absl::OkStatus();
+}
+
+// Its agent has passed the signal on. All others end with it, in the same time, so that they can save the same step.
+absl::Status Supervisor::takePreempted(JobMachine& machine, const std::string& payload) {
+  FARHOP_ASSIGN_OR_RETURN(const uint32_t signal, decodeNumber(payload));
+  if (signal == 0 || signal >= static_cast<uint32_t>(NSIG)) return absl::InvalidArgumentError("its agent sent no signal's number");
+  if (machine.state() == State::kFinishing) return absl::OkStatus();
+  if (machine.state() != State::kRunning) return unexpected("preempted");
+  const bool goesOn = phase_ == Phase::kRunning || phase_ == Phase::kReporting;
+  if (!goesOn && !preempted_) return absl::OkStatus();  // who ends the whole job may tell the agents, too
+  preempted_ = true;
+  say(absl::StrCat(machine.name(), " is taken away (its agent received ", signalName(static_cast<int>(signal)),
+                   "): ending the job; trainers have ", absl::StrFormat("%g s", static_cast<double>(options_.grace.count()) / 1e3), " (--grace) for what they save"));
+  // A trainer that the same signal ended first is the job's first failure, but not a reason to give others less time.
+  if (phase_ == Phase::kRunning) exitCode_ = 128 + static_cast<int>(signal);
+  if (goesOn) endAll(static_cast<int>(signal));
   return absl::OkStatus();
 }
 

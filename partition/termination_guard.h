@@ -12,7 +12,7 @@ namespace farhop::partition {
 // an error: the program would go on, with a heap that may be broken. While a guard lives, this thread does not
 // take SIGTERM; a thread of the guard's waits for it and, when it comes, gives it the disposition that it had before
 // the guard: by default the program ends. SIGABRT stays METIS's, which raises it itself when memory runs out.
-// For programs whose other threads do not take SIGTERM (`farhop partition` has none). One at a time per process.
+// For programs whose other threads do not take SIGTERM (in `farhop partition` only the progress display has one, which blocks all signals). One at a time per process.
 class TerminationGuard {
  public:
   TerminationGuard();

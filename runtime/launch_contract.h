@@ -25,7 +25,8 @@ inline constexpr char kEnvMasterPort[] = "FARHOP_MASTER_PORT";
 inline constexpr char kEnvJobId[] = "FARHOP_JOB_ID";
 inline constexpr char kEnvJobToken[] = "FARHOP_JOB_TOKEN";
 inline constexpr char kEnvStart[] = "FARHOP_START";
-// Bytes that a process is going to need for itself; the start gate waits until so many are free.
+// Bytes that a process is going to need for itself; the start gate waits until so many are free. farhop run gives what a
+// start takes, without batches: the loader's options are not known before the process has started.
 inline constexpr char kEnvMemoryEstimate[] = "FARHOP_MEMORY_ESTIMATE";
 inline constexpr char kEnvGraph[] = "FARHOP_GRAPH";
 // Number of an inherited, listening socket on master_port + proc, for machine 0's processes. Optional, and no

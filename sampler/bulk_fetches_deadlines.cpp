@@ -31,9 +31,9 @@ void BulkFetches::tick() {
 }
 
 void BulkFetches::expire(const std::shared_ptr<BulkFetch>& fetch) {
-  const absl::Status status = named(
-      absl::DeadlineExceededError(absl::StrCat("machine ", fetch->machine, " had not sent all rows at the deadline")),
-      fetch->machine);
+  const std::string owner = describePeer(options_.peers[static_cast<size_t>(fetch->machine)]);
+  const absl::Status status =
+      named(absl::DeadlineExceededError(absl::StrCat(owner, " had not sent all rows at the deadline")), fetch->machine);
   Done done;
   absl::Status reason = status;
   bool hopeless = false;

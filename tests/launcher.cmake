@@ -21,6 +21,12 @@ foreach(name farhop_run_test farhop_run_output_test farhop_run_end_test)
   add_dependencies(${name} farhop launcher_test_trainer)
 endforeach()
 
+farhop_test(multiproc/agent_end_test.cpp LIBS farhop_launcher nlohmann_json::nlohmann_json
+            EXTRA multiproc/farhop_process.cpp TIMEOUT 180)
+target_compile_definitions(agent_end_test PRIVATE
+  FARHOP_PROGRAM="$<TARGET_FILE:farhop>" TEST_TRAINER="$<TARGET_FILE:launcher_test_trainer>")
+add_dependencies(agent_end_test farhop launcher_test_trainer)
+
 # Kills on the way of a start that only the launcher sees; the trainer starts a session, without a graph.
 add_executable(launched_trainer fault/launched_trainer.cpp)
 set_target_properties(launched_trainer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fault)

@@ -222,6 +222,33 @@ class End(ClusterTest):
         self.assertIn("ended: machine 1 process 0", job.out)
         self.assert_gone(5)
 
+    def agent_on(self, host):
+        """Its number here, outside the host's namespaces."""
+        def is_agent(pid):
+            process = pathlib.Path(f"/proc/{pid}")
+            return (process / "cmdline").read_bytes().endswith(b"\0agent\0") and (process / "comm").read_text() != "farhop-watcher\n"
+        [agent] = [pid for pid in host.processes() if is_agent(pid)]
+        return agent
+
+    def test_gives_all_the_grace_when_a_machine_is_taken_away(self):
+        job = self.run_job(["--grace", 20, "--max-restarts", 1],
+                           ["sh", "-c", "trap 'sleep 0.3; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"])
+        job.await_out("ready", count=3)
+        os.kill(self.agent_on(cluster.hosts[1]), signal.SIGTERM)
+        self.assertEqual(job.wait(10), 143, job.err)
+        self.assertEqual(job.out.count("saved"), 3, job.out)
+        self.assertIn("machine 1 (h1) is taken away (its agent received SIGTERM): ending the job", job.err)
+        self.assert_gone()
+
+    def test_takes_along_what_trainers_started_when_an_agent_is_killed(self):
+        job = self.run_job([], ["sh", "-c", "sleep 300 & setsid sleep 300 & echo ready; exec sleep 300"])
+        job.await_out("ready", count=3)
+        os.kill(self.agent_on(cluster.hosts[1]), signal.SIGKILL)
+        hosts.until(lambda: not cluster.hosts[1].processes(), 5, "the end of what ran there")
+        self.assertEqual(job.wait(15), 255, job.err)
+        self.assertIn("machine 1 (h1) is lost", job.err)
+        self.assert_gone()
+
     def test_comes_when_a_link_is_cut(self):
         job = self.stay()
         begin = time.monotonic()

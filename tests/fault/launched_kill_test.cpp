@@ -85,8 +85,8 @@ TEST_P(KilledLauncher, LeavesNothingBehind_WhenItsTrainersRunUnderAScript) {
     })) << "rank " << rank << "\n" << farhop.err();
   }
   const std::string jobId = farhop.jobId();
-  // Of each rank the script and its trainer, and the machines' agents.
-  const size_t running = static_cast<size_t>(2 * world - (ready ? 0 : 1) + machines);
+  // Of each rank the script and its trainer, and the machines' agents with their watchers.
+  const size_t running = static_cast<size_t>(2 * world - (ready ? 0 : 1) + 2 * machines);
   ASSERT_TRUE(eventually([&] { return processesOf(jobId).size() == running; }));
   ASSERT_EQ(::kill(farhop.pid(), SIGKILL), 0);
   EXPECT_EQ(farhop.wait(5), 128 + SIGKILL);

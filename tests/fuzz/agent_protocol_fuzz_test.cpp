@@ -53,6 +53,34 @@ TEST(AgentProtocol, KeepsWordsUntouched) {
   EXPECT_EQ(refusal.message(), "no trainer");
 }
 
+// FNV-1a.
+uint64_t hashOf(const std::string& bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
+  return hash;
+}
+
+// A launcher tells agents of another build by the protocol's number alone.
+TEST(AgentProtocol, GetsANewNumber_WhenAFrameChanges) {
+  AgentOrders orders = someOrders();
+  orders.start = "gate";
+  orders.bind = "core";
+  orders.graph = "/graph";
+  orders.masterAddr = "10.0.0.1";
+  orders.interface = "eth0";
+  orders.attempt = 4;
+  orders.silenceMs = 5;
+  orders.graceMs = 6;
+  orders.memoryEstimateBytes = 7;
+  orders.masterPort = 8;
+  const std::string all = encode(orders) + encode(AgentHello{9, "1.2.3", "host", 10}) + encode(AgentPrepared{"10.0.0.2", 11}) +
+                          encode(TrainerStarted{12, 13}) + encode(TrainerOutput{14, 1, "text"}) +
+                          encode(TrainerEnded{15, true, 16}) + encode(TrainerSaid{17, "said"}) +
+                          encodeRefusal(absl::NotFoundError("no")) + encodeNumber(18);
+  EXPECT_EQ(std::make_pair(kAgentProtocol, hashOf(all)), std::make_pair(2u, uint64_t{16163190353587026354U}))
+      << "frames have changed: raise kAgentProtocol, then put the new pair here";
+}
+
 TEST(AgentProtocol, ReadsAnotherVersionsHello_AsFarAsItMust) {
   std::string bytes = encode(AgentHello{kAgentProtocol + 7, "9.9.9", "", 0}) + "more that we do not know";
   const auto hello = decodeHello(bytes);

@@ -323,9 +323,10 @@ enum class Asked { kUserSignal, kTerminated, kRequest, kTimeLimit };
 
 std::string stepOfAgreement(Member& member, bool victim, Asked asked, bool withAverages) {
   constexpr int kAskAt = 5, kSteps = 20;
-  StopAgreement stop(victim && asked == Asked::kTimeLimit ? Clock::now() + milliseconds(100) : Clock::time_point::max());
+  const Clock::time_point limit = Clock::now() + milliseconds(100);
+  StopAgreement stop(victim && asked == Asked::kTimeLimit ? limit : Clock::time_point::max());
   for (int step = 0; step < kSteps; ++step) {
-    if (step == kAskAt && asked == Asked::kTimeLimit) std::this_thread::sleep_for(milliseconds(victim ? 110 : 0));
+    if (step == kAskAt && asked == Asked::kTimeLimit && victim) std::this_thread::sleep_until(limit);
     if (withAverages) {
       int64_t wanting = stop.wanted() ? 1 : 0;
       if (const auto status = member.collectives->allReduceSum(std::span<int64_t>(&wanting, 1), soon()); !status.ok()) return status.ToString();

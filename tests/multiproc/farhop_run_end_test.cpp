@@ -157,7 +157,7 @@ TEST(FarhopRunEnd, SkipsTheGrace_WhenCtrlCComesTwice) {
 TEST(FarhopRunEnd, TakesTheTrainersAlong_WhenTheLauncherIsKilled) {
   FarhopProcess farhop(farhopRun(kFour, {TEST_TRAINER, "stubborn"}));
   ASSERT_TRUE(
-      eventually([&] { return processesOf(farhop.jobId()).size() == 6 && !farhop.linesOf(1, 1).empty(); }));
+      eventually([&] { return processesOf(farhop.jobId()).size() == 8 && !farhop.linesOf(1, 1).empty(); }));
   const std::string jobId = farhop.jobId();
   ::kill(farhop.pid(), SIGKILL);
   EXPECT_EQ(farhop.wait(), 137);
@@ -221,7 +221,7 @@ TEST(FarhopRunEnd, LeavesNoZombiesOfDaemonsWhileItRuns) {
   };
   const std::vector<int> agents = childrenOf(farhop.pid());
   ASSERT_EQ(agents.size(), 1u);
-  EXPECT_TRUE(eventually([&] { return childrenOf(agents[0]).size() == 1; }, 3));
+  EXPECT_TRUE(eventually([&] { return childrenOf(agents[0]).size() == 2; }, 3));  // its watcher and the trainer
   EXPECT_EQ(farhop.wait(), 0);
 }
 

@@ -295,8 +295,8 @@ TEST(FarhopPs, LooksAgainAndAgain_WhenItWatches) {
   EXPECT_THAT(ps.out(), Not(HasSubstr("\033")));  // no terminal
 }
 
-TEST(FarhopClean, EndsWhatIsLeft_WhenLauncherAndAgentWereKilled) {
-  // The trainer ends with its agent, what it has started in a session of its own does not.
+TEST(FarhopClean, EndsWhatIsLeft_WhenLauncherAgentAndWatcherWereKilled) {
+  // The trainer ends with its agent, what it has started in a session of its own with the agent's watcher.
   FarhopProcess job({FARHOP_PROGRAM, "run", "--", "/bin/sh", "-c", "setsid sleep 300 & exec sleep 300"});
   ASSERT_TRUE(job.awaitErr("farhop: job"));
   const std::string id = job.jobId();
@@ -307,8 +307,11 @@ TEST(FarhopClean, EndsWhatIsLeft_WhenLauncherAndAgentWereKilled) {
   };
   ASSERT_TRUE(eventually([&] { return strays() == 2; }));
   ::kill(job.pid(), SIGSTOP);
-  for (const launcher::FoundProcess& process : launcher::findJobProcesses(id)) {
-    if (process.command != "sleep") ::kill(process.pid, SIGKILL);
+  // Stopped first: the watcher is not to find out that its agent is gone.
+  for (const int signal : {SIGSTOP, SIGKILL}) {
+    for (const launcher::FoundProcess& process : launcher::findJobProcesses(id)) {
+      if (process.command != "sleep") ::kill(process.pid, signal);
+    }
   }
   ::kill(job.pid(), SIGKILL);
   (void)job.wait();
@@ -373,9 +376,9 @@ std::string uniqueJob(const char* name) { return absl::StrCat("clean-test-", nam
 
 TEST(CleanJob, KillsWhatIgnoresSigterm) {
   const std::string id = uniqueJob("stubborn");
-  Stray stray(id, "trap '' TERM; echo; while :; do sleep 0.05; done");
-  ASSERT_TRUE(eventually([&] { return !testing::processesOf(id).empty(); }));
-  std::this_thread::sleep_for(milliseconds(200));  // the trap is set
+  farhop::testing::TemporaryDirectory directory;
+  Stray stray(id, absl::StrCat("trap '' TERM; : > ", directory / "set", "; while :; do sleep 0.05; done"));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(directory / "set"); }));
   launcher::CleanOptions options;
   options.jobId = id;
   options.grace = milliseconds(300);

@@ -223,7 +223,7 @@ TEST_F(WholeJob, ListensOnNoPortOnceReady_OnOneMachine) {
 // The same at the master ports while group 1 still waits for its turn.
 TEST_F(WholeJob, IsNotDisturbedByStrangersAtTheMasterPorts_BeforeReady) {
   FarhopProcess job(command(2, 2, "loop", {"--start", "sleep:2"}));
-  ASSERT_TRUE(eventually([&] { return processesOf(job.jobId()).size() >= 4; }));
+  ASSERT_TRUE(eventually([&] { return processesOf(job.jobId()).size() >= 6; }));
   std::set<uint16_t> ports;
   ASSERT_TRUE(eventually([&] {
     for (int pid : processesOf(job.jobId())) ports.merge(listeningPorts(pid));

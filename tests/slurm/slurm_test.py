@@ -153,6 +153,15 @@ class Slurm(unittest.TestCase):
         self.assertEqual(info["ExitCode"], "75:0", job.output())
         self.assertIn("has stopped, as it was asked to", job.output())
 
+    def test_farhop_run_lets_its_trainers_save_when_its_steps_are_told_to_end(self):
+        job = self.launch(*ENDLESS, "--checkpoint", self.here / "saved", command=["--grace", 20])
+        job.wait_for_output("epoch  1")
+        sh("scancel", "--signal=TERM", job.number)  # the agents, and not the launcher: as of a preemption
+        info = job.wait_for("FAILED", seconds=NOTICED_SECONDS)
+        self.assertEqual(info["ExitCode"], "75:0", job.output())
+        self.assertRegex(job.output(), r"machine [01] \(n[01]\) is taken away \(its agent received SIGTERM\)")
+        self.assertTrue(list((self.here / "saved").rglob("checkpoint")), sh("find", self.here))
+
     def test_farhop_run_fails_soon_when_slurmd_and_slurmstepd_are_killed_and_leaves_nothing_when_killed_itself(self):
         job = self.launch(*ENDLESS)
         job.wait_for_output("epoch  1")

@@ -188,7 +188,9 @@ TEST(Terminal, LeavesOut_WhenItsReaderTakesNothingForLong) {
   terminal.writeSome();
   terminal.writeSome();
   EXPECT_TRUE(terminal.full());
-  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  for (const Deadline soon = Deadline::after(std::chrono::seconds(20)); terminal.full() && !soon.expired();) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   EXPECT_FALSE(terminal.full());  // nobody waits for this reader any more
   const size_t pending = terminal.pendingBytes();
   for (int i = 0; i < 7; ++i) terminal.append(line);

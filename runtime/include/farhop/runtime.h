@@ -61,7 +61,9 @@ struct RuntimeOptions {
   bool stopSignals = false;
   // This long after start() the process asks as well; 0: never.
   std::chrono::milliseconds stopAfter{0};
-  uint64_t memoryEstimateBytes = 0;                  // what the gate waits to be free; 0: no check (farhop run estimates it)
+  // What the gate waits to be free; 0: no check. farhop run gives what a start takes, batches excluded; a trainer that knows
+  // its loader's options may add these (docs/launcher.md).
+  uint64_t memoryEstimateBytes = 0;
 
   // From FARHOP_* (farhop run), else from a Slurm step, else a single process. Throws
   // Error(kInvalidArgument) naming the variable that is missing or wrong.
