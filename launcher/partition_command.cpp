@@ -218,8 +218,9 @@ void addPartitionCommand(CLI::App& app, int* exitCode) {
   command->add_option("--parts", arguments->options.parts, "Number of partitions (at least one per machine)")
       ->required()
       ->check(CLI::Range(1, 65536));
-  command->add_option("--method", arguments->method, "metis: few cut edges; random: quick, evenly dealt")
-      ->check(CLI::IsMember({"metis", "random"}))
+  command->add_option("--method", arguments->method, "metis: few cut edges; random: quick, evenly dealt; range: consecutive ids of the data set, for those that are "
+                      "ordered so that neighbours are near")
+      ->check(CLI::IsMember({"metis", "random", "range"}))
       ->capture_default_str();
   command->add_option("--seed", arguments->options.seed, "Fixes the result")->capture_default_str();
   command->add_flag("--balance-train,!--no-balance-train", arguments->options.balanceTrain,

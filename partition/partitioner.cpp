@@ -42,6 +42,21 @@ PartitionAssignment assignRandomly(const Dataset& dataset, const PartitionOption
   return assignment;
 }
 
+PartitionAssignment assignByRange(const Dataset& dataset, int parts) {
+  PartitionAssignment assignment;
+  assignment.numPartitions = parts;
+  for (const NodeType& type : dataset.schema.nodeTypes) {
+    std::vector<int32_t> partitionOf;
+    partitionOf.reserve(type.count);
+    for (uint64_t part = 0; part < static_cast<uint64_t>(parts); ++part) {
+      const uint64_t end = static_cast<uint64_t>(static_cast<Uint128>(part + 1) * type.count / static_cast<uint64_t>(parts));
+      partitionOf.resize(end, static_cast<int32_t>(part));
+    }
+    assignment.partitionOf.push_back(std::move(partitionOf));
+  }
+  return assignment;
+}
+
 absl::Status metisStatus(int code) {
   switch (code) {
     case METIS_OK:
@@ -106,12 +121,21 @@ absl::StatusOr<PartitionAssignment> assignByMetis(const Dataset& dataset, const 
 absl::StatusOr<PartitionMethod> parsePartitionMethod(absl::string_view name) {
   if (name == "metis") return PartitionMethod::kMetis;
   if (name == "random") return PartitionMethod::kRandom;
+  if (name == "range") return PartitionMethod::kRange;
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown partition method '", name, "'; there are: metis, random"));
+      absl::StrCat("unknown partition method '", name, "'; there are: metis, random, range"));
 }
 
 absl::string_view partitionMethodName(PartitionMethod method) {
-  return method == PartitionMethod::kMetis ? "metis" : "random";
+  switch (method) {
+    case PartitionMethod::kMetis:
+      return "metis";
+    case PartitionMethod::kRandom:
+      return "random";
+    case PartitionMethod::kRange:
+      return "range";
+  }
+  return "";
 }
 
 absl::StatusOr<PartitionAssignment> assignPartitions(const Dataset& dataset,
@@ -126,7 +150,14 @@ absl::StatusOr<PartitionAssignment> assignPartitions(const Dataset& dataset,
     for (const NodeType& type : dataset.schema.nodeTypes) assignment.partitionOf.emplace_back(type.count, 0);
     return assignment;
   }
-  if (options.method == PartitionMethod::kRandom) return assignRandomly(dataset, options);
+  switch (options.method) {
+    case PartitionMethod::kRandom:
+      return assignRandomly(dataset, options);
+    case PartitionMethod::kRange:
+      return assignByRange(dataset, options.parts);
+    case PartitionMethod::kMetis:
+      break;
+  }
   return assignByMetis(dataset, options);
 }
 

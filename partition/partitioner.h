@@ -1,4 +1,4 @@
-// Which partition owns which node: METIS k-way, or random.
+// Which partition owns which node: METIS k-way, random, or ranges of original ids.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct PartitionAssignment {
   std::vector<std::vector<int32_t>> partitionOf;  // [node type][original id]
 };
 
-enum class PartitionMethod { kMetis, kRandom };
-absl::StatusOr<PartitionMethod> parsePartitionMethod(absl::string_view name);  // "metis" or "random"
+enum class PartitionMethod { kMetis, kRandom, kRange };
+absl::StatusOr<PartitionMethod> parsePartitionMethod(absl::string_view name);  // "metis", "random" or "range"
 absl::string_view partitionMethodName(PartitionMethod method);
 
 struct PartitionOptions {
@@ -34,6 +34,8 @@ struct PartitionOptions {
 // "Multilevel k-way Partitioning Scheme for Irregular Graphs", JPDC 1998, as METIS 5 implements it.
 // InvalidArgument when K exceeds the number of nodes, OutOfRange when the graph exceeds METIS's integers.
 // kRandom deals the nodes of each type evenly, keyed by seed, type name and original id.
+// kRange gives each partition consecutive original ids of each type, as many as the others or one more; for data sets whose
+// ids carry an order that keeps neighbours together. Neither seed nor train seeds matter.
 absl::StatusOr<PartitionAssignment> assignPartitions(const Dataset& dataset, const PartitionOptions& options);
 
 // Two options with the same key give the same assignment of a data set.

@@ -107,6 +107,34 @@ TEST(Partitioner, RandomDealsEvenly_NodesAndTrainSeedsOfEveryType) {
   }
 }
 
+TEST(Partitioner, RangeGivesConsecutiveIdsOfEveryType_EvenlyAndWhateverTheSeed) {
+  testing::FixtureOptions options;
+  options.heterogeneous = true;
+  options.nodes = 101;
+  const Dataset dataset = testing::makeFixtureDataset(options);
+  for (int parts : {1, 2, 3, 7, 64}) {
+    const PartitionAssignment assignment = assign(dataset, PartitionMethod::kRange, parts);
+    for (const auto& partitionOf : assignment.partitionOf) {
+      EXPECT_TRUE(std::is_sorted(partitionOf.begin(), partitionOf.end()));
+      const auto counts = sizes(partitionOf, parts);
+      EXPECT_LE(
+          *std::max_element(counts.begin(), counts.end()) - *std::min_element(counts.begin(), counts.end()),
+          1u);
+    }
+    EXPECT_EQ(assignment.partitionOf, assign(dataset, PartitionMethod::kRange, parts, 7).partitionOf);
+  }
+}
+
+TEST(Partitioner, KnowsItsMethodsByName) {
+  for (const char* name : {"metis", "random", "range"}) {
+    const auto method = parsePartitionMethod(name);
+    ASSERT_TRUE(method.ok()) << method.status();
+    EXPECT_EQ(partitionMethodName(*method), name);
+  }
+  const absl::Status status = parsePartitionMethod("louvain").status();
+  EXPECT_NE(status.message().find("'louvain'; there are: metis, random, range"), absl::string_view::npos) << status;
+}
+
 TEST(Partitioner, DealsTheNodesEvenlyAtWhichTrainEdgesEnd) {
   Dataset dataset = clustered();
   std::vector<uint64_t> ends;
