@@ -94,10 +94,19 @@ int FarhopProcess::wait(int seconds) {
 }
 
 std::string FarhopProcess::jobId() const {
-  const std::string text = err(), before = "farhop: job ";
-  const size_t at = text.find(before);
-  if (at == std::string::npos) return "";
-  return text.substr(at + before.size(), text.find(',', at) - at - before.size());
+  const std::string before = "farhop: job ";
+  std::string id;
+  // What a trainer says may be read before what the launcher has said.
+  (void)eventually(
+      [&] {
+        const std::string text = err();
+        const size_t at = text.find(before);
+        const size_t end = at == std::string::npos ? at : text.find(',', at);
+        if (end != std::string::npos) id = text.substr(at + before.size(), end - at - before.size());
+        return !id.empty();
+      },
+      5);
+  return id;
 }
 
 std::vector<std::string> FarhopProcess::linesOf(int machine, int proc) const {

@@ -33,7 +33,7 @@ class FarhopProcess {
   // Waits for the end and returns the exit code; 128 + signal; -1 when it did not end in time.
   int wait(int seconds = 30);
 
-  // From the first line; empty when there is none.
+  // From the first line, which is waited for a few seconds; empty when there is none.
   std::string jobId() const;
   // The lines of m/p without their prefix, of standard output.
   std::vector<std::string> linesOf(int machine, int proc) const;
