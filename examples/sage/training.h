@@ -179,7 +179,10 @@ class Training {
         save();
       }
       if (!stop) continue;
-      if (isFirst_) std::printf("stopped in epoch %lld after step %lld\n", static_cast<long long>(epoch_), static_cast<long long>(batch.step()));
+      if (isFirst_) {
+        std::printf("stopped in epoch %lld after step %lld\n", static_cast<long long>(epoch_), static_cast<long long>(batch.step()));
+        std::fflush(stdout);  // a launcher may end this process as soon as another has ended with this exit code
+      }
       return false;
     }
     count();
