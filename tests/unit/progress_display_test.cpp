@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "base/deadline.h"
 #include "launcher/progress_display.h"
 #include "launcher/progress_line.h"
 
@@ -58,6 +59,18 @@ TEST(PlainLinePace, PrintsAtTenths_AtMostOnceASecond_AndNothingOfShortSteps) {
   EXPECT_FALSE(pace.due({"x", "rows", 3, 0, 0}, 200));
 }
 
+// Of a captured standard error, which is a file: whether `text` comes within some time.
+bool saidOnStderr(const std::string& text) {
+  for (const Deadline soon = Deadline::after(std::chrono::seconds(20)); !soon.expired();) {
+    std::string said(4'096, '\0');
+    const ssize_t n = ::pread(STDERR_FILENO, said.data(), said.size(), 0);
+    said.resize(n > 0 ? static_cast<size_t>(n) : 0);
+    if (said.find(text) != std::string::npos) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
 TEST(ProgressDisplay, PrintsPlainLinesAndBars_AsItsStyleSays) {
   const auto output = [](ProgressStyle style) {
     ::testing::internal::CaptureStderr();
@@ -66,7 +79,9 @@ TEST(ProgressDisplay, PrintsPlainLinesAndBars_AsItsStyleSays) {
       display.line("one");
       display.meter()->begin("step", "rows", 100);
       display.meter()->advance(50);
-      std::this_thread::sleep_for(std::chrono::milliseconds(350));
+      if (style == ProgressStyle::kBar) {
+        EXPECT_TRUE(saidOnStderr("50 %"));
+      }
       display.line("two");
     }
     return ::testing::internal::GetCapturedStderr();
