@@ -28,6 +28,7 @@ target_compile_definitions(agent_end_test PRIVATE
 add_dependencies(agent_end_test farhop launcher_test_trainer)
 
 # Kills on the way of a start that only the launcher sees; the trainer starts a session, without a graph.
+target_compile_definitions(test_extra_farhop_process PRIVATE FARHOP_PROGRAM="$<TARGET_FILE:farhop>")
 add_executable(launched_trainer fault/launched_trainer.cpp)
 set_target_properties(launched_trainer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/fault)
 target_link_libraries(launched_trainer PRIVATE farhop_runtime_core)

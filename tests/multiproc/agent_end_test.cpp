@@ -23,7 +23,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Words = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -31,16 +30,6 @@ constexpr milliseconds kSlack{2'500};
 #else
 constexpr milliseconds kSlack{0};
 #endif
-
-Words farhopRun(const Words& options, const Words& trainer) {
-  Words argv{FARHOP_PROGRAM, "run"};
-  argv.insert(argv.end(), options.begin(), options.end());
-  argv.push_back("--");
-  argv.insert(argv.end(), trainer.begin(), trainer.end());
-  return argv;
-}
-
-Words shell(const std::string& script) { return {"/bin/sh", "-c", script}; }
 
 const std::string kLoop = "while :; do sleep 0.05; done";
 
@@ -94,13 +83,6 @@ bool allSaid(const FarhopProcess& farhop, int machines, int procs, const std::st
     }
     return true;
   });
-}
-
-const Words kFour{"--machines", "2", "--procs", "2"};
-Words four(const Words& more) {
-  Words options = kFour;
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
 }
 
 TEST(AgentOfAPreemptedMachine, GivesItsTrainersTheGrace_AndTheJobEndsWithIt) {

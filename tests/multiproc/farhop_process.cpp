@@ -93,6 +93,22 @@ int FarhopProcess::wait(int seconds) {
   return exitCode_;
 }
 
+Words farhopRun(const Words& options, const Words& trainer) {
+  Words argv{FARHOP_PROGRAM, "run"};
+  argv.insert(argv.end(), options.begin(), options.end());
+  argv.push_back("--");
+  argv.insert(argv.end(), trainer.begin(), trainer.end());
+  return argv;
+}
+
+Words shell(const std::string& script) { return {"/bin/sh", "-c", script}; }
+
+Words four(const Words& more) {
+  Words options = kFour;
+  options.insert(options.end(), more.begin(), more.end());
+  return options;
+}
+
 std::string FarhopProcess::jobId() const {
   const std::string before = "farhop: job ";
   std::string id;

@@ -12,6 +12,16 @@
 
 namespace farhop::testing {
 
+using Words = std::vector<std::string>;
+
+// The words of `farhop run OPTIONS -- TRAINER`, of the program that was built.
+Words farhopRun(const Words& options, const Words& trainer);
+// A trainer that is a shell script.
+Words shell(const std::string& script);
+// Options of a job of two machines with two processes each, and `more`.
+Words four(const Words& more);
+inline const Words kFour{"--machines", "2", "--procs", "2"};
+
 class FarhopProcess {
  public:
   // `argv[0]` is the program. Temporary directories of the launcher are made in temporary().

@@ -15,20 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Words = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
-
-Words farhopRun(const Words& options, const Words& trainer) {
-  Words argv{FARHOP_PROGRAM, "run"};
-  argv.insert(argv.end(), options.begin(), options.end());
-  argv.push_back("--");
-  argv.insert(argv.end(), trainer.begin(), trainer.end());
-  return argv;
-}
-
-Words shell(const std::string& script) {
-  return {"/bin/sh", "-c", script};
-}
 
 // What a launcher and its trainers take longer when they are checked while they run.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -36,14 +23,6 @@ constexpr milliseconds kSlack{2'500};
 #else
 constexpr milliseconds kSlack{0};
 #endif
-
-const Words kFour{"--machines", "2", "--procs", "2"};
-
-Words four(const Words& more) {
-  Words options = kFour;
-  options.insert(options.end(), more.begin(), more.end());
-  return options;
-}
 
 TEST(FarhopRunEnd, IsTheFailingProcesssExitCode) {
   FarhopProcess farhop(farhopRun(

@@ -22,25 +22,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
-using Words = std::vector<std::string>;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kMemoryIsMeasurable = false;  // a sanitizer keeps freed memory and shadows the rest
 #else
 constexpr bool kMemoryIsMeasurable = true;
 #endif
-
-Words farhopRun(const Words& options, const Words& trainer) {
-  Words argv{FARHOP_PROGRAM, "run"};
-  argv.insert(argv.end(), options.begin(), options.end());
-  argv.push_back("--");
-  argv.insert(argv.end(), trainer.begin(), trainer.end());
-  return argv;
-}
-
-Words shell(const std::string& script) {
-  return {"/bin/sh", "-c", script};
-}
 
 // Peak resident memory of a running process, in KiB.
 long peakKib(int pid) {

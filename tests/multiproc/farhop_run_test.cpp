@@ -15,15 +15,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using Words = std::vector<std::string>;
-
-Words farhopRun(const Words& options, const Words& trainer) {
-  Words argv{FARHOP_PROGRAM, "run"};
-  argv.insert(argv.end(), options.begin(), options.end());
-  argv.push_back("--");
-  argv.insert(argv.end(), trainer.begin(), trainer.end());
-  return argv;
-}
 
 std::string hex(const std::string& text) {
   std::string result;
